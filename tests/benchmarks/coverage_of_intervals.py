@@ -137,11 +137,11 @@ def answers(name: str, epsilon: float, rows: int, number: int, kernel: str, view
     model = error_model(release, release.weights)
     assert isinstance(model, MeasuredErrors)
     h = np.column_stack([_values(question, model.frame, domain) for question in questions])
-    at_points, at_rows = (h, h) if model.fit.on_points else (h[: len(release)], h[len(release) :])
-    covariance = model.fit.covariance(at_rows)
+    at_points, at_rows = (h, h) if model.posterior.on_points else (h[: len(release)], h[len(release) :])
+    covariance = model.posterior.covariance(at_rows)
     value, error = np.array([(estimate.value, estimate.standard_error) for estimate in estimates]).T
     known = np.sqrt((covariance["privacy"] + covariance["sampling"]).diagonal())
-    return np.array([value, error, known, model.weights @ at_points, model.fit.weights @ at_rows])
+    return np.array([value, error, known, model.weights @ at_points, model.posterior.weights @ at_rows])
 
 
 def main() -> None:

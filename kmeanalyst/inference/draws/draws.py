@@ -122,8 +122,8 @@ def _drawn(
     frame = model.frame[_names(release, columns)]
     n_first = len(model.weights)
     centre = np.append(model.weights, np.zeros(len(frame) - n_first))
-    base = model.fit.probabilities
-    if not model.fit.on_points:
+    base = model.posterior.probabilities
+    if not model.posterior.on_points:
         base = np.append((1 - _OF_POINTS) * base, _OF_POINTS * np.maximum(release.weights, 0.0))
         base /= base.sum()
     positive = PositiveWeights.of(frame, base, centre)

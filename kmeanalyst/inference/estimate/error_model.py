@@ -1,7 +1,7 @@
 """The errors of a statistic of a release, given its influence function.
 
 A statistic T of the weights moves, to first order, by Σ δw · h(z), h its influence function. With a measurement its error is
-read off the populations that the measurement allows (`population_fit`), in the directions of h. The released points stand for
+read off the populations that the measurement allows (`Posterior`), in the directions of h. The released points stand for
 the same population in their own way; where the two give h different means, that is an error too.
 """
 
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.declared import contradiction_notes
-from kmeanalyst.inference.estimate.cell_fit import CellFit, fit_cells
-from kmeanalyst.inference.estimate.population_fit import PopulationFit, fit_population
+from kmeanalyst.inference.estimate.posterior import Posterior
+from kmeanalyst.inference.estimate.smooth import around_clouds
+from kmeanalyst.inference.estimate.through_tables import around_points
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.memo import kept
@@ -27,7 +29,6 @@ from kmeanalyst.representation.weights.views import view_weights
 _SECOND_MODEL = 0.5  # the share of two models' distance that is an error of one of them
 PARTS = ("privacy", "sampling", "resolution")
 Parts = dict[str, Any]  # each of PARTS → standard error, or None where it is not known
-Fit = CellFit | PopulationFit  # what a measurement says of populations: the most plausible one, and errors around it
 
 
 class ErrorModel(ABC):
@@ -124,51 +125,58 @@ def fitted_frame(release: ReleaseData) -> pd.DataFrame:
 
 
 def _measured(release: ReleaseData, weights: Array | None) -> MeasuredErrors:
-    """Of means over the points under weights (M,) of a view; where there are none, over the rows of the fit."""
-    fit, points = kept(release, "population fit", lambda: _fit(release)), release.encoded_points
-    if fit.on_points:
+    """Of means over the points under weights (M,) of a view; where there are none, over the rows of the posterior."""
+    posterior, points = kept(release, "posterior", lambda: _posterior(release)), release.encoded_points
+    if posterior.on_points:
         rows, at = points, slice(None)
-        apart = np.zeros(len(points)) if weights is None else weights - fit.weights
+        apart = np.zeros(len(points)) if weights is None else weights - posterior.weights
     elif weights is None:
-        rows, at = np.vstack([fit.rows, points]), slice(len(fit.rows))
-        apart = _SECOND_MODEL * np.append(-fit.weights, release.weights)
+        rows, at = np.vstack([posterior.rows, points]), slice(len(posterior.rows))
+        apart = _SECOND_MODEL * np.append(-posterior.weights, release.weights)
     else:
-        rows, at = np.vstack([points, fit.rows]), slice(len(points), None)
-        apart = np.append(weights, -fit.weights)
-    declared = (release.statement.claim,) if isinstance(release.statement, DeclaredStatement) else ()
-    notes, weights = (*declared, *contradiction_notes(release)), fit.weights if weights is None else weights
-    return MeasuredErrors(release, release.decode(rows), notes, weights, fit, at, apart)
+        rows, at = np.vstack([points, posterior.rows]), slice(len(points), None)
+        apart = np.append(weights, -posterior.weights)
+    return MeasuredErrors(release, rows, posterior.weights if weights is None else weights, posterior, at, apart)
 
 
-def _fit(release: ReleaseData) -> Fit:
+def _posterior(release: ReleaseData) -> Posterior:
     assert release.measurement is not None
-    probabilities = view_weights(release, "probability")
-    through_cells = fit_cells(release.measurement, release.domain, release.encoded_points, probabilities)
-    return through_cells or fit_population(release, release.measurement)
+    told = release.measurement, release.domain, release.encoded_points, view_weights(release, "probability")
+    return around_points(*told) or around_clouds(*told)
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredErrors(ErrorModel):
     """The errors of means over the points of a release with a measurement, or over the rows of its fit.
 
-    weights   of the first rows of `frame`, over which means are taken.
-    fit       the populations that the measurement allows, with its rows `at` these places of `frame`.
-    apart     (n,) weights of which answers are one more error. Of means over the points, how far these are from the fit. Of the
-              fit's own, half of that where it has rows of its own: the standard error of two models of the population. A fit
-              around the points has what is left of it in its own errors.
+    rows       (n, d) encoded, those of `frame`.
+    weights    of the first rows, over which means are taken.
+    posterior  the populations that the measurement allows, with its rows `at` these places of all.
+    apart      (n,) weights of which answers are one more error. Of means over the points, how far these are from the posterior.
+               Of its own, half of that where it has rows of its own: the standard error of two models of the population. One
+               around the points has what is left of it in its own errors.
     """
 
     release: ReleaseData
-    frame: pd.DataFrame
-    notes: tuple[str, ...]
+    rows: Array
     weights: Array
-    fit: Fit
+    posterior: Posterior
     at: slice
     apart: Array
 
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        return self.release.decode(self.rows)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:  # type: ignore[override]
+        statement = self.release.statement
+        declared = (statement.claim,) if isinstance(statement, DeclaredStatement) else ()
+        return (*declared, *contradiction_notes(self.release))
+
     def _covariance(self, influence: Array) -> Parts:
         influence = _finite(influence)
-        covariance, distance = self.fit.covariance(influence[self.at]), self.apart @ influence
+        covariance, distance = self.posterior.covariance(influence[self.at]), self.apart @ influence
         return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
 
     def deviations(self, k: int, rng: np.random.Generator) -> Array:
@@ -176,8 +184,8 @@ class MeasuredErrors(ErrorModel):
 
         Their covariances are those of privacy and resolution.
         """
-        drawn = np.zeros((len(self.frame), k))
-        drawn[self.at] = self.fit.deviations(k, rng)
+        drawn = np.zeros((len(self.rows), k))
+        drawn[self.at] = self.posterior.deviations(k, rng)
         return drawn + np.outer(self.apart, rng.standard_normal(k)) if self.apart.any() else drawn
 
     def least_change(self, influence: Array, level: float) -> float:
@@ -185,7 +193,7 @@ class MeasuredErrors(ErrorModel):
         at_rows, bias = self._split(influence)
         values = _finite(at_rows[:, None])[:, 0]
         here = float(self.weights @ values[: len(self.weights)])
-        return self.fit.least(values[self.at], level) - here - (0.0 if bias is None else abs(float(bias)))
+        return self.posterior.least(values[self.at], level) - here - (0.0 if bias is None else abs(float(bias)))
 
 
 @dataclass(frozen=True, eq=False)

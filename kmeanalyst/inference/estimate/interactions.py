@@ -60,6 +60,7 @@ class Interactions:
               score alone says. 0 or NaN of larger sets.
     spread    κ of single columns; further that of all other sets.
     values    (d, m) by which cells stand in order; None: they do as they are.
+    noises    of each column the variance of the noise on the share of each of its cells (a,), by all tables that count it.
     """
 
     n: int
@@ -75,6 +76,7 @@ class Interactions:
     spread: float
     further: float = _OF_TRIPLES
     values: Array | None = None
+    noises: tuple[Array, ...] = ()
 
     @classmethod
     def of(cls, measurement: Measurement, rows: Array, weights: Array, spread: float) -> Interactions:
@@ -98,6 +100,7 @@ class Interactions:
         found = cls(
             n, chosen, weights, cells, kernel.sizes, within, pairs,
             np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), spread, values=rows.T,
+            noises=_noises(measurement, measurement.feature_map),
         )  # fmt: skip
         if isinstance(kernel, ChosenMargins):
             within_counted = {pair for each in counted for pair in combinations(each, 2)}
@@ -229,7 +232,7 @@ class Interactions:
             found.append(ranks / math.sqrt(max(float(mass @ ranks**2), 1e-300)))
         return found
 
-    def prior_draws(self, k: int, rng: np.random.Generator) -> Array:
+    def draws(self, k: int, rng: np.random.Generator) -> Array:
         """(n, k) draws of how the weights of all rows may depart before anything is measured; each sums to 0 nearly."""
         scale = np.sqrt(self.further / np.where(self.weights > 0, self.weights, np.inf))
         drawn = scale[:, None] * rng.standard_normal((len(self.weights), k))
@@ -252,10 +255,8 @@ class Interactions:
         np.add.at(of_all, self.chosen, drawn)
         return of_all
 
-    def of_columns(self, centred: Array, noises: Sequence[Array]) -> Array:
+    def of_columns(self, centred: Array) -> Array:
         """(cells, k) along which single columns' shares are off where noise drowns them, for functions (n, k) of mean 0.
-
-        noises   of each column the variance of the noise on each of its cells' shares (a,), by all tables that count it.
 
         What is left of a usual column's variance after a share with noise is known, 1/(1/noise + 1/prior), counts as far as the
         noise is half of the share: in more frequent cells the answers' own errors are the noise's.
@@ -265,7 +266,7 @@ class Interactions:
         for j, (_, means, roots, cells) in enumerate(self._between(single, centred, np.zeros(centred.shape[1]))):
             shares = (roots**2 + 1 / self.sizes[j]) / 2  # rows may have followed noise alone
             prior = _OF_COLUMNS * shares * (1 - shares) + 1e-12
-            noise = noises[j][cells]
+            noise = self.noises[j][cells]
             drowned = np.minimum(_DROWNED * noise / roots**4, 1.0)
             variances, values = drowned * prior * noise / (noise + prior), means / roots[:, None]
             along.append(np.sqrt(variances)[:, None] * (values - variances @ values / variances.sum()))  # they sum to 1
@@ -468,6 +469,20 @@ def _parts(cells: Array, finest: Array, values: Array, weights: Array) -> tuple[
     parents = np.zeros(int(part.max()) + 1, dtype=np.int32)
     parents[part] = number
     return parts, parents
+
+
+def _noises(measurement: Measurement, features: MarginFeatures) -> tuple[Array, ...]:
+    kernel, noise = features.kernel, measurement.variances
+    columns, precision = [*range(len(kernel.edges)), *kernel.finer], [np.full(size, 1e-300) for size in kernel.sizes]
+    for group in features.groups:
+        for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
+            variances = noise[start:stop].reshape([group.sizes[t] for t in table])
+            for axis, j in enumerate(columns[t] for t in table):
+                apart = np.moveaxis(variances, axis, 0).reshape(variances.shape[axis], -1).sum(axis=1)
+                if group.kind == "finer":
+                    apart = apart.mean() * len(apart) / kernel.sizes[j]
+                precision[j] += square / apart
+    return tuple(1 / each for each in precision)
 
 
 def squared_distances(scores: Array, noise: float, expected: Array) -> Array:

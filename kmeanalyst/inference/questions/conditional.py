@@ -19,7 +19,7 @@ from scipy.linalg import cho_factor, cho_solve
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Population, estimates, population_of, released_view, shown
-from kmeanalyst.inference.estimate.population_fit import PopulationFit
+from kmeanalyst.inference.estimate.posterior import Posterior
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels import Kernel, MultiScale, SoftenedProduct
 from kmeanalyst.kernels.base import Array
@@ -191,10 +191,10 @@ class _Precision:
     noise_variance: float
 
     @classmethod
-    def of(cls, measurement: Measurement, fit: PopulationFit) -> _Precision:
+    def of(cls, measurement: Measurement, fit: Posterior) -> _Precision:
         rows = fit.rows[systematic_indices(fit.weights, _ROWS)]
         features = measurement.feature_map(rows)
-        scale = np.sqrt(float(fit.prior_variance.sum()) / len(rows))
+        scale = np.sqrt(fit.spread / len(rows))
         residual = measurement.vector - feature_mean(measurement.feature_map, fit.rows, fit.weights)
         return cls(residual, scale * (features - features.mean(axis=0)), measurement.noise_scale**2)
 
@@ -241,9 +241,9 @@ def amplitudes(smooth: Smoother, at: Array) -> Amplitudes | None:
     """What the measurement says of amplitudes at φ (q, r + 1); None where there is no fit to random features."""
     population, model = smooth.population, smooth.population.model
     measurement = population.release.measurement
-    if not isinstance(model, MeasuredErrors) or not isinstance(model.fit, PopulationFit) or measurement is None:
+    if not isinstance(model, MeasuredErrors) or model.posterior.on_points or measurement is None:
         return None
-    fit, first = model.fit, len(model.weights)
+    fit, first = model.posterior, len(model.weights)
     given = np.ones(len(fit.rows)) if population.given is None else population.given[first:].astype(float)
     share = float(fit.weights @ given)
     if share <= 0:
@@ -264,7 +264,7 @@ def amplitudes(smooth: Smoother, at: Array) -> Amplitudes | None:
     return Amplitudes(population, first + drawn, exchanged, b * s / len(drawn), mean, np.sqrt(variance))
 
 
-def _precision(release: ReleaseData, measurement: Measurement, fit: PopulationFit) -> _Precision:
+def _precision(release: ReleaseData, measurement: Measurement, fit: Posterior) -> _Precision:
     return kept(release, "amplitude", lambda: _Precision.of(measurement, fit))
 
 

@@ -363,16 +363,17 @@ class _Side(ABC):
 
 
 class _Features(_Side):
-    """By the populations that the measurement allows (`population_fit`)."""
+    """By the populations that the measurement allows (`Posterior`)."""
 
     def prepare(self, release: ReleaseData, functions: _Functions) -> None:
-        self.fit = fitted_model(release).fit
-        self.values = functions.at(release.decode(self.fit.rows))
+        self.posterior = fitted_model(release).posterior
+        self.values = functions.at(release.decode(self.posterior.rows))
 
     def read(self, terms: Sequence[_Term], centres: Sequence[Array]) -> Difference:
         values = np.hstack([term(self.values, centres) for term in terms])
-        covariance = np.sum(list(self.fit.covariance(values).values()), axis=0)
-        return Difference(self.fit.weights @ values, covariance, np.hstack([t.variances for t in terms]), self.heavy)
+        covariance = np.sum(list(self.posterior.covariance(values).values()), axis=0)
+        variances = np.hstack([term.variances for term in terms])
+        return Difference(self.posterior.weights @ values, covariance, variances, self.heavy)
 
 
 class _Tables(_Side):

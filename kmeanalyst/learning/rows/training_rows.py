@@ -268,7 +268,9 @@ def _weighted(release: ReleaseData, view: View) -> tuple[pd.DataFrame, Array]:
     """Rows and weights that sum to one, of a view or, for "resampled", of the view that its rows are drawn from."""
     if view == "fitted":
         model = fitted_model(release)
-        if model.fit.on_points:  # best answers have negative weights, and rows without these are worse than the points
+        if (
+            model.posterior.on_points
+        ):  # best answers have negative weights, and rows without these are worse than the points
             return release.frame, probability_weights(release)
         weights = model.weights
         frame = model.frame.iloc[: len(weights)]

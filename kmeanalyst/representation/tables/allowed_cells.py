@@ -20,6 +20,7 @@ from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.kept_rows import kept_row
 
 Columns = tuple[int, ...]
+_EXCHANGES = 5  # of the values of each column that a rule names
 _ROUNDS = 20  # of taking what one rule excludes out of the others
 _MOST_STEPS = 10**9  # of looking for pairs of columns that rules tie by way of a third
 
@@ -181,3 +182,26 @@ def _overlaps(keys: list[Columns]) -> Iterator[tuple[Columns, Columns, Columns]]
 
 def _over(table: Array, columns: Columns, shared: Columns) -> Array:
     return np.asarray(table.any(axis=tuple(a for a, j in enumerate(columns) if j not in shared)))
+
+
+def independent_rows(rows: Array, domain: Domain, kernel: Margins, rng: np.random.Generator) -> Array:
+    """Encoded rows (n, d) of independent columns with the same values; as independent as rules allow where there are some."""
+    allowed, n = allowed_cells(domain, kernel), len(rows)
+    tied = [] if allowed is None else allowed.columns
+    found = np.empty_like(rows)
+    for j in range(len(domain)):
+        own = domain.column_of == j
+        found[:, own] = rows[:, own] if j in tied else rows[rng.permutation(n)][:, own]
+    if allowed is None:
+        return found
+    cells = kernel.cells(found)
+    for j in tied * _EXCHANGES:  # two rows exchange their values where the rules allow both
+        first, second = rng.permutation(n)[: n // 2 * 2].reshape(2, -1)
+        moved = cells.copy()
+        moved[first, j], moved[second, j] = cells[second, j], cells[first, j]
+        kept = allowed.keeps(moved)
+        both = kept[first] & kept[second]
+        first, second = first[both], second[both]
+        for values in (found, cells):
+            values[first, j], values[second, j] = values[second, j], values[first, j]
+    return found

@@ -11,8 +11,8 @@ import pytest
 
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import independence
-from kmeanalyst.inference.estimate import cell_fit
 from kmeanalyst.inference.estimate.interactions import Interactions
+from kmeanalyst.inference.estimate.through_tables import around_points
 from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.kernels import ChosenMargins
 from kmeanalyst.release import Release
@@ -153,7 +153,7 @@ def test_each_pair_that_was_not_counted_may_be_as_far_off_as_its_own_score_says(
     asked = ((rows[:, 3] == 0) & (rows[:, 4] == 1)).astype(float)[:, None]
     resolutions = []
     for one in (measurement, louder):
-        fit = cell_fit.fit_cells(one, DOMAIN, rows, weights)
+        fit = around_points(one, DOMAIN, rows, weights)
         assert fit is not None
         resolutions.append(np.sqrt(fit.covariance(asked)["resolution"][0, 0]))
     assert resolutions[1] > 2 * resolutions[0]

@@ -10,7 +10,6 @@ from ruled_tables import HOSPITAL, NEVER, RULES, hospital, with_rules
 
 import kmeanalyst as ka
 from kmeanalyst.inference.declared import Declared, declared
-from kmeanalyst.inference.estimate.cell_fit import independent_rows
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.inference.questions.expectation import expectations
 from kmeanalyst.kernels.margins import Margins
@@ -20,6 +19,7 @@ from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.releases.rules.violations import violations_of
 from kmeanalyst.representation import wanted
+from kmeanalyst.representation.tables.allowed_cells import independent_rows
 from release_side import publish
 
 QUESTIONS = (
@@ -91,7 +91,7 @@ def test_the_rows_of_every_answer_keep_the_rules(release: ka.Release, rough_repr
     few = publish(hospital(1500), HOSPITAL, epsilon=1.0, delta=1e-6, rehearsal=1, points=200)
     for kept, on_points in ((release, True), (few, False)):
         model = fitted_model(kept)
-        assert model.fit.on_points == on_points
+        assert model.posterior.on_points == on_points
         rows = replace(HOSPITAL, rules=()).encode(model.frame)
         assert not rules_of(HOSPITAL).broken(rows).any()
 
@@ -101,7 +101,7 @@ def test_cells_that_rules_exclude_have_no_part_in_answers(release: ka.Release):
     measurement = release.measurement
     assert measurement is not None
     before = [one.value for one in expectations(release, QUESTIONS)]
-    empty = np.asarray(fitted_model(release).fit.system.covariance.mean) == 0  # type: ignore[attr-defined]
+    empty = np.asarray(fitted_model(release).posterior.equations.covariance.mean) == 0  # type: ignore[attr-defined]
     assert empty.sum() > 20
     vector = measurement.vector + np.where(empty, 0.01, 0.0)
     changed = release.replaced(measurement=replace(measurement, vector=vector))

@@ -108,7 +108,7 @@ def test_a_pair_with_a_score_may_have_a_trend_that_many_cells_do_not_make_smalle
         pair, cells=(cells - 3) % 10, values=cells
     )  # cells that do not stand in the order of their values
     np.testing.assert_allclose(variances(atoms_last, h, np.full(2, 1e3)), [along, level])
-    drawn = pair.prior_draws(400, np.random.default_rng(0))
+    drawn = pair.draws(400, np.random.default_rng(0))
     assert (h.T @ drawn)[0].var() == pytest.approx(along + interactions._OF_TRIPLES, rel=0.25)
 
 
@@ -149,7 +149,7 @@ def test_scores_of_larger_sets_say_how_far_they_and_all_further_ones_may_depart(
 def test_draws_of_what_may_be_have_the_variances_of_their_sets():
     """400 draws: a variance is known to 7 %. Those of pairs have the parts of columns with them."""
     own = sets((0.3,))
-    drawn = own.prior_draws(400, np.random.default_rng(0))
+    drawn = own.draws(400, np.random.default_rng(0))
     assert np.abs(drawn.sum(axis=0)).max() < 1e-12
     kind = (2.0 * (np.arange(4000) % 2) - 1)[:, None]
     h = np.hstack([interaction(), kind])

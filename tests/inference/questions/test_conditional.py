@@ -270,13 +270,13 @@ def amplitudes_of(release: Release, where: str | None = None) -> conditional.Amp
 
 
 def test_the_precision_is_the_inverse_of_noise_and_prior(flat):
-    fit, measurement = regression(flat, "x").population.model.fit, flat.measurement
+    fit, measurement = regression(flat, "x").population.model.posterior, flat.measurement
     precision = conditional._Precision.of(measurement, fit)
     S = measurement.noise_scale**2 * np.eye(100) + precision.centred.T @ precision.centred
     D = np.random.default_rng(0).normal(size=(100, 3))
     np.testing.assert_allclose(precision @ D, np.linalg.solve(S, D), rtol=1e-6, atol=1e-8 / measurement.noise_scale**2)
     features = measurement.feature_map(fit.rows)
-    covariance = np.cov(features.T, aweights=fit.weights, ddof=0) * fit.prior_variance.sum()
+    covariance = np.cov(features.T, aweights=fit.weights, ddof=0) * fit.spread
     np.testing.assert_allclose(np.trace(S), 100 * measurement.noise_scale**2 + np.trace(covariance), rtol=0.05)
 
 

@@ -13,7 +13,7 @@ import refusals
 from simulated_releases import weighted_points
 
 import release_side
-from kmeanalyst.inference.estimate import population_fit
+from kmeanalyst.inference.estimate import equations
 from kmeanalyst.inference.questions import quantiles
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.questions.statistics import ask
@@ -159,13 +159,13 @@ def test_a_thousand_expectations_are_those_asked_one_by_one(mixed_release):
 
 def test_many_questions_share_one_solve(mixed_release, monkeypatch):
     solves = []
-    solve = population_fit.cho_solve
+    solve = equations.Equations.solved
     mixed_release.mean("age")  # prepared
-    monkeypatch.setattr(population_fit, "cho_solve", lambda *a, **k: solves.append(1) or solve(*a, **k))
+    monkeypatch.setattr(equations.Equations, "solved", lambda *a, **k: solves.append(1) or solve(*a, **k))
     mixed_release.expectations([f"age > {age}" for age in range(20, 80)])
     mixed_release.groupby("city").mean("age")
     mixed_release.corr(["age", "income", "married"])
-    assert len(solves) == 3  # batches
+    assert len(solves) == 4  # sixty questions are solved for in two
 
 
 def test_values_where_the_condition_fails_do_not_matter(mixed_release):

@@ -11,20 +11,24 @@ from scipy.stats import norm
 from simulated_releases import DOMAIN, MAPS, NOISE_SCALE, N, noisy, population
 
 import release_side
-from kmeanalyst.inference.estimate import population_fit
+from kmeanalyst.inference.estimate import smooth
+from kmeanalyst.inference.estimate.compatible import CompatiblePopulations
 from kmeanalyst.inference.estimate.error_model import error_model
-from kmeanalyst.inference.estimate.population_fit import CompatiblePopulations, PopulationFit, fit_population
+from kmeanalyst.inference.estimate.posterior import Posterior
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.near_rows import clouds_around
+from kmeanalyst.representation.weights.views import view_weights
 
 
-def problem(seed: int = 0) -> population_fit._Problem:
+def problem(seed: int = 0) -> smooth._Problem:
     rng = np.random.default_rng(seed)
     A, q = rng.normal(size=(60, 4)), rng.dirichlet(np.ones(60))
     target = A.T @ rng.dirichlet(np.full(60, 0.3))
-    return population_fit._Problem(A, target, np.log(q), 1e-4, 500)
+    return smooth._Problem(A, target, np.log(q), 1e-4, 500)
 
 
 def test_the_fit_meets_the_conditions_of_its_optimum():
@@ -37,39 +41,28 @@ def test_the_fit_meets_the_conditions_of_its_optimum():
     assert np.ptp(ratio) < 1e-10 and p.sum() == pytest.approx(1)
 
 
+def around(release: Release, measurement: Measurement | None = None) -> Posterior:
+    return smooth.around_clouds(
+        measurement or release.measurement, release.domain, release.encoded_points, view_weights(release, "probability")
+    )  # fmt: skip
+
+
 def test_the_privacy_part_is_how_the_answer_follows_the_measurement(release, monkeypatch):
-    """a = d(pᵀh)/dy, by refitting two nearby measurements at the same R and κ, where no mass is taken elsewhere."""
-    monkeypatch.setattr(population_fit, "_OUTSIDE", 0.0)
-    fit = fit_population(release, release.measurement)
-    posed = population_fit._Problem(
-        fit.coordinates, np.zeros(fit.coordinates.shape[1]), np.log(fit.reference), fit.noise_scale**2, fit.n_rows
-    )
-    R = posed.error(fit.clouds)
-    values = np.random.default_rng(1).normal(size=len(fit.clouds))
-    with_constant = np.column_stack([fit.coordinates, np.ones(len(fit.clouds))])
-    dual = np.linalg.lstsq(with_constant, np.log(fit.clouds) - np.log(fit.reference), rcond=None)[0][:-1]
-    met = replace(posed, target=fit.coordinates.T @ fit.clouds + R @ dual / fit.spread)
+    """a = d(pᵀh)/dy, by refitting two nearby measurements at the same κ, where no mass is taken elsewhere, nor N is small."""
+    monkeypatch.setattr(smooth, "_OUTSIDE", 0.0)
+    fit = around(release, replace(release.measurement, n_rows=10**9))
+    A, p = fit.clouds @ fit.features, fit.answers
+    q = clouds_around(DOMAIN, release.encoded_points, view_weights(release, "probability"), np.random.default_rng(0))[2]
+    dual = np.linalg.lstsq(np.column_stack([A, np.ones(len(A))]), np.log(p) - np.log(q), rcond=None)[0][:-1]
+    posed = smooth._Problem(A, np.zeros(len(dual)), np.log(q), fit.noise_scale**2, fit.n_rows)
+    R = posed.error(p)
+    met = replace(posed, target=A.T @ p + R @ dual / fit.spread)
+    values = np.random.default_rng(1).normal(size=(len(p), 1))
     step = 1e-4 * np.random.default_rng(2).normal(size=len(dual))
     ahead, behind = (
         replace(met, target=met.target + sign * step)._solved(R, fit.spread, dual)[1] @ values for sign in (1, -1)
     )
-    centred = values - fit.clouds @ values
-    a = population_fit.cho_solve(fit.factor, fit.coordinates.T @ (fit.clouds * centred))
-    assert ahead - behind == pytest.approx(2 * step @ a, rel=1e-2)
-
-
-def test_what_is_left_open_departs_from_the_reference_as_the_finest_that_is_seen():
-    """Coarse features that depart by 1 and fine ones by 0.2, in standard deviations: κ is near 0.04, not near 0.5."""
-    rng, n, K = np.random.default_rng(5), 4000, 60
-    A, log_q = rng.normal(size=(n, K)), np.full(n, -np.log(n))
-    R = np.diag(np.full(K, 1e-4))
-    posed = population_fit._Problem(A, np.zeros(K), log_q, 1e-4, 10**6)
-    departs = np.where(np.arange(K) < K // 2, 1.0, 0.2) * rng.normal(size=K)
-    A[:, : K // 2] *= 2  # of larger variance: the coarse ones
-    dual = departs / A.std(axis=0)
-    spread = posed.prior_scale_of_unidentified(dual, np.exp(log_q), R, 0.5)
-    assert 0.03 < spread < 0.15
-    assert posed.prior_scale_of_unidentified(5 * dual, np.exp(log_q), R, 0.5) == 0.5
+    assert ahead - behind == pytest.approx(2 * step @ fit._solved(values - p @ values), rel=1e-2)
 
 
 @pytest.fixture
@@ -78,18 +71,17 @@ def release() -> Release:
     return noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[1.0], rng)
 
 
-def parts_of(fit: PopulationFit, column: int) -> dict[str, float]:
+def parts_of(fit: Posterior, column: int) -> dict[str, float]:
     return {name: float(np.sqrt(one[0, 0])) for name, one in fit.covariance(fit.rows[:, [column]]).items()}
 
 
 def test_a_fit_is_a_population_and_the_same_each_time(release):
-    fit, again = (fit_population(release, release.measurement) for _ in range(2))
+    fit, again = (around(release) for _ in range(2))
     assert fit.weights.min() >= 0 and fit.weights.sum() == pytest.approx(1)
-    assert fit.replicates.sum(axis=0) == pytest.approx(np.ones(fit.replicates.shape[1]))
     np.testing.assert_array_equal(fit.weights, again.weights)
     np.testing.assert_array_equal(DOMAIN.encode(DOMAIN.decode(fit.rows)), fit.rows)
-    means = fit.cloud_means(fit.rows)
-    np.testing.assert_allclose(fit.clouds @ means, fit.weights @ fit.rows, atol=1e-12)
+    np.testing.assert_allclose(fit.answers @ (fit.clouds @ fit.rows), fit.weights @ fit.rows, atol=1e-12)
+    assert fit.clouds.sum(axis=1) == pytest.approx(np.ones(len(fit.answers)))
 
 
 def test_more_noise_means_wider_error_bars(release):
@@ -97,17 +89,9 @@ def test_more_noise_means_wider_error_bars(release):
     widths = []
     for times in (1, 10, 100):
         louder = replace(release.measurement, noise_scale=times * release.measurement.noise_scale)
-        parts = parts_of(fit_population(release, louder), 0)
+        parts = parts_of(around(release, louder), 0)
         widths.append(np.sqrt(sum(part**2 for part in parts.values())))
     assert widths[0] < widths[1] < widths[2]
-
-
-def test_replicates_spread_as_measurements_do(release):
-    """Refits of drawn measurements vary as the linear approximation says, for what the measurement settles."""
-    fit = fit_population(release, release.measurement)
-    parts = parts_of(fit, 0)
-    spread = (fit.replicates.T @ fit.cloud_means(fit.rows[:, [0]])).std(ddof=1)
-    assert 0.6 < spread / np.hypot(parts["privacy"], parts["sampling"]) < 1.6
 
 
 def test_the_robust_range_is_over_all_compatible_weights(release):
@@ -140,7 +124,7 @@ def test_a_domain_of_few_rows_is_whole_in_the_robust_range():
     table = pd.DataFrame({"age": age, "sex": sex})
     domain = Domain((Integer(name="age", lower=0, upper=9), Categorical(name="sex", levels=("F", "M"), missing=True)))
     few = release_side.publish(table, domain, epsilon=1.0, delta=1e-6, rehearsal=1, features=100, points=50)
-    rows = fit_population(few, few.measurement).rows[:30]
+    rows = around(few).rows[:30]
     assert len(np.unique(rows, axis=0)) == 30 and np.isnan(rows[:, 1]).sum() == 10
     asked = few.probability("age == 3 and sex == 'F'")
     low, high = asked.interval(kind="robust")
@@ -165,7 +149,7 @@ def test_a_quantile_s_robust_interval_holds_those_of_compatible_populations(rele
 
 
 def test_the_fitted_view_is_of_the_fitted_population_with_the_same_errors(release, foreign_release):
-    fit = fit_population(release, release.measurement)
+    fit = around(release)
     rows = release.domain.decode(fit.rows)
     fitted, released = release.expectation("x0 * x1"), release.expectation("x0 * x1", view="signed")
     assert fitted.value == pytest.approx(fit.weights @ (rows["x0"] * rows["x1"]).to_numpy(), rel=1e-9)
@@ -249,6 +233,6 @@ def test_no_combination_of_answers_has_a_negative_variance(mixed_release):
 
 
 def test_a_fit_that_does_not_end_raises(monkeypatch: pytest.MonkeyPatch, mixed_release):
-    monkeypatch.setattr(population_fit, "_NEWTON_STEPS", 1)
+    monkeypatch.setattr(smooth, "_NEWTON_STEPS", 1)
     with pytest.raises(ValueError, match="was not found: after 1 steps"):
-        population_fit.fit_population(mixed_release, mixed_release.measurement)
+        around(mixed_release)

@@ -10,10 +10,11 @@ import pytest
 from representation_cases import measured
 from simulated_releases import measured_release
 
-from kmeanalyst.inference.estimate import cell_fit
-from kmeanalyst.inference.estimate.cell_fit import CellFit, FeatureCovariance, fit_cells, spread_from_independence
+from kmeanalyst.inference.estimate import equations, posterior
+from kmeanalyst.inference.estimate.equations import Equations, FeatureCovariance
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_model
-from kmeanalyst.inference.estimate.population_fit import PopulationFit
+from kmeanalyst.inference.estimate.posterior import Posterior
+from kmeanalyst.inference.estimate.through_tables import around_points, posterior_around, spread_from_independence
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.learning.rows.training_rows import target_of, training_rows
@@ -49,19 +50,19 @@ def measurement() -> Measurement:
 
 
 @pytest.fixture(scope="module")
-def fit(measurement: Measurement) -> CellFit:
+def fit(measurement: Measurement) -> Posterior:
     """Around other rows of the population, of unequal weights."""
     rng = np.random.default_rng(1)
     rows = table(500, rng)
-    return cell_fit._fit_around(measurement, rows, rng.dirichlet(np.full(len(rows), 5.0)), 0.02, 60.0)
+    return posterior_around(measurement, rows, rng.dirichlet(np.full(len(rows), 5.0)), 0.02, 60.0)
 
 
-def test_a_pair_that_was_counted_may_have_the_trend_that_its_table_shows(fit: CellFit):
+def test_a_pair_that_was_counted_may_have_the_trend_that_its_table_shows(fit: Posterior):
     """Of the ten pairs of the table, as far as ranks of other rows and a noise of about .09 on each let it be seen."""
     cells = FEATURES.kernel.cells(table(3000, np.random.default_rng(0)))
-    ranks = np.array([own[cells[:, j]] for j, own in enumerate(fit.interactions._ranks)])
+    ranks = np.array([own[cells[:, j]] for j, own in enumerate(fit.prior._ranks)])
     shown = np.abs(ranks @ ranks.T / 3000)[np.triu_indices(5, 1)]
-    np.testing.assert_allclose(np.sqrt(fit.interactions.squared), shown, atol=0.12)
+    np.testing.assert_allclose(np.sqrt(fit.prior.squared), shown, atol=0.12)
     assert shown.max() > 0.4 and shown.min() < 0.05
 
 
@@ -78,11 +79,11 @@ def questions(rows: Array) -> Array:
     return np.column_stack([*alone, *pairs, (work == 3) & (rich == 1) & (age > 35), age * rich]).astype(float)
 
 
-def parts_of(fit: CellFit, values: Array) -> dict[str, Array]:
+def parts_of(fit: Posterior, values: Array) -> dict[str, Array]:
     return {name: np.sqrt(one.diagonal()) for name, one in fit.covariance(values).items()}
 
 
-def dense(fit: CellFit, values: Array) -> Array:
+def dense(fit: Posterior, values: Array) -> Array:
     """a by solving the equations at once."""
     features, p = FEATURES(fit.rows), fit.probabilities
     centred = features - p @ features
@@ -91,8 +92,8 @@ def dense(fit: CellFit, values: Array) -> Array:
     return np.linalg.solve(system, fit.spread * (centred * p[:, None]).T @ values)
 
 
-def test_the_parts_are_those_of_the_equations_solved_at_once(fit: CellFit, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cell_fit, "_GAIN", 1e-9)
+def test_the_parts_are_those_of_the_equations_solved_at_once(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(posterior, "_GAIN", 1e-9)
     h = questions(fit.rows)
     a = dense(fit, h)
     p = fit.probabilities
@@ -101,15 +102,15 @@ def test_the_parts_are_those_of_the_equations_solved_at_once(fit: CellFit, monke
     parts = parts_of(fit, h)
     np.testing.assert_allclose(parts["privacy"], NOISE_SCALE * np.linalg.norm(a, axis=0), rtol=1e-3)
     still_to_go = 2 * (fit.weights - p) @ rest
-    left_open = fit.interactions.left_open(rest, np.ptp(h, axis=0)).diagonal()
-    least = (fit.interactions.of_columns(h - p @ h, fit._noises) ** 2).sum(axis=0)
+    left_open = fit.prior.left_open(rest, np.ptp(h, axis=0)).diagonal()
+    least = (fit.prior.of_columns(h - p @ h) ** 2).sum(axis=0)
     expected = np.sqrt(np.maximum(inflation * left_open + still_to_go**2, least - parts["privacy"] ** 2))
     np.testing.assert_allclose(parts["resolution"], expected, rtol=1e-3)
     assert np.abs(still_to_go).max() > 0.1 * expected.max()
     np.testing.assert_allclose(parts["sampling"] ** 2 * 3000, p @ (h - p @ h) ** 2)
 
 
-def test_the_best_answers_are_means_under_one_column_of_weights(fit: CellFit, measurement: Measurement):
+def test_the_best_answers_are_means_under_one_column_of_weights(fit: Posterior, measurement: Measurement):
     h = questions(fit.rows)
     a = dense(fit, h)
     residual = measurement.vector - fit.probabilities @ FEATURES(fit.rows)
@@ -119,20 +120,21 @@ def test_the_best_answers_are_means_under_one_column_of_weights(fit: CellFit, me
     assert fit.weights.sum() == pytest.approx(1)
 
 
-def test_a_few_steps_solve_what_the_preconditioner_is_made_for(fit: CellFit):
+def test_a_few_steps_solve_what_the_preconditioner_is_made_for(fit: Posterior):
     """Of twelve questions at once; with the diagonal alone the error is 100 times as large after as many."""
     found, B = (
         [],
-        fit.spread * fit.system.covariance.with_features(questions(fit.rows) - fit.probabilities @ questions(fit.rows)),
+        fit.spread
+        * fit.equations.covariance.with_features(questions(fit.rows) - fit.probabilities @ questions(fit.rows)),
     )
-    diagonal = fit.spread * fit.system.covariance.diagonal + fit.system.noise_variance
-    for inverse in (fit.system.inverse, np.diag(1 / diagonal)):
-        system = replace(fit.system, inverse=inverse)
+    diagonal = fit.spread * fit.equations.covariance.diagonal + fit.equations.noise_variance
+    for inverse in (fit.equations.inverse, np.diag(1 / diagonal)):
+        system = replace(fit.equations, inverse=inverse)
         found.append(np.linalg.norm(system @ system.solved(B, most=12) - B) / np.linalg.norm(B))
     assert found[0] < 1e-3 and found[0] < 0.01 * found[1]
 
 
-def test_a_question_alone_is_answered_as_among_others(fit: CellFit):
+def test_a_question_alone_is_answered_as_among_others(fit: Posterior):
     """Each column ends by its own gains: in single precision, and where all ended together, errors differed by up to a half."""
     h = questions(fit.rows)
     together = parts_of(fit, h)
@@ -142,30 +144,30 @@ def test_a_question_alone_is_answered_as_among_others(fit: CellFit):
             assert alone[name][0] == pytest.approx(part[k], rel=1e-9), (k, name)
 
 
-def test_equations_without_a_solution_give_no_answer(fit: CellFit):
-    broken = replace(fit.system.covariance, mean=fit.system.covariance.mean * np.nan)
-    for covariance, spread in ((broken, fit.spread), (fit.system.covariance, -1.0)):
-        system = replace(fit.system, covariance=covariance, spread=spread)
+def test_equations_without_a_solution_give_no_answer(fit: Posterior):
+    broken = replace(fit.equations.covariance, mean=fit.equations.covariance.mean * np.nan)
+    for covariance, spread in ((broken, fit.spread), (fit.equations.covariance, -1.0)):
+        system = replace(fit.equations, covariance=covariance, spread=spread)
         with pytest.raises(ValueError, match=r"were not solved: step \d has no length.*no answer"):
-            system.solved(np.ones((len(fit.system.covariance.mean), 2)))
+            system.solved(np.ones((len(fit.equations.covariance.mean), 2)))
 
 
-def test_the_best_answers_are_solved_for_to_the_end_or_not_at_all(fit: CellFit, monkeypatch: pytest.MonkeyPatch):
-    b = fit.measurement.vector - fit.system.covariance.mean
-    a = fit.system.solved_exactly(b)
-    assert np.linalg.norm(fit.system @ a[:, None] - b[:, None]) <= 2e-6 * NOISE_SCALE
-    monkeypatch.setattr(cell_fit, "_MOST_STEPS_EXACTLY", 3)
+def test_the_best_answers_are_solved_for_to_the_end_or_not_at_all(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
+    b = fit.target - fit.equations.covariance.mean
+    a = fit.equations.solved_exactly(b)
+    assert np.linalg.norm(fit.equations @ a[:, None] - b[:, None]) <= 2e-6 * NOISE_SCALE
+    monkeypatch.setattr(equations, "_MOST_STEPS_EXACTLY", 3)
     with pytest.raises(ValueError, match=r"were not solved: after 3 steps .* times the tolerance is left.*no answer"):
-        fit.system.solved_exactly(b)
+        fit.equations.solved_exactly(b)
 
 
-def test_tables_are_cut_into_blocks_that_hold_each_cell_once(fit: CellFit, monkeypatch: pytest.MonkeyPatch):
+def test_tables_are_cut_into_blocks_that_hold_each_cell_once(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
     for related, largest, together in ((0.85, 512, 2000), (0.3, 512, 2000), (0.3, 7, 0)):
         for name, value in (("_RELATED", related), ("_LARGEST", largest), ("_MOST_TOGETHER", together)):
-            monkeypatch.setattr(cell_fit, name, value)
-        covariance = FeatureCovariance.of(fit.measurement, fit.rows, fit.probabilities)
+            monkeypatch.setattr(equations, name, value)
+        covariance = FeatureCovariance.of(fit.features, fit.probabilities)
         every = np.arange(FEATURES.dimension)
-        blocks = [every[part] for part in cell_fit._blocks(covariance, FEATURES)]
+        blocks = [every[part] for part in equations._blocks(covariance, FEATURES)]
         np.testing.assert_array_equal(np.sort(np.concatenate(blocks)), every)
         assert max(map(len, blocks)) <= max(largest, together)
 
@@ -177,8 +179,8 @@ def test_tables_of_columns_that_copy_each_other_are_solved_together(monkeypatch:
     small = measured(FEATURES, rows, noise_scale=3e-6)
     left = []
     for related in (0.85, 2.0):
-        monkeypatch.setattr(cell_fit, "_RELATED", related)
-        system = cell_fit._fit_around(small, rows, np.full(2000, 1 / 2000), 0.02, 60.0).system
+        monkeypatch.setattr(equations, "_RELATED", related)
+        system = posterior_around(small, rows, np.full(2000, 1 / 2000), 0.02, 60.0).equations
         b = np.random.default_rng(3).standard_normal((len(small.vector), 1))
         b = system.covariance @ b
         left.append(np.linalg.norm(system @ system.solved(b, most=40) - b) / np.linalg.norm(b))
@@ -188,40 +190,40 @@ def test_tables_of_columns_that_copy_each_other_are_solved_together(monkeypatch:
 def test_with_more_cells_than_rows_answers_are_those_of_blocks_in_fewer_steps(monkeypatch: pytest.MonkeyPatch):
     domain = Domain(tuple(Categorical(name=f"c{j}", levels=tuple("abcdefgh")) for j in range(8)))
     features, rng = MarginFeatures(margin_kernel(domain)), np.random.default_rng(0)
-    product = cell_fit._System.__matmul__
+    product = Equations.__matmul__
     rows, steps, weights = rng.integers(0, 8, (400, 8)).astype(float), [0, 0], []
     wide = measured(features, rng.integers(0, 8, (3000, 8)).astype(float), noise_scale=1e-4)
-    for i, more in enumerate((cell_fit._MORE_CELLS, np.inf)):
+    for i, more in enumerate((equations._MORE_CELLS, np.inf)):
 
         def counted(system: object, A: Array, i: int = i) -> Array:
             steps[i] += 1
             return product(system, A)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(cell_fit._System, "__matmul__", counted)
-        monkeypatch.setattr(cell_fit, "_MORE_CELLS", more)
-        weights.append(cell_fit._fit_around(wide, rows, np.full(400, 1 / 400), 0.02, 60.0).weights)
+        monkeypatch.setattr(Equations, "__matmul__", counted)
+        monkeypatch.setattr(equations, "_MORE_CELLS", more)
+        weights.append(posterior_around(wide, rows, np.full(400, 1 / 400), 0.02, 60.0).weights)
     np.testing.assert_allclose(weights[0], weights[1], atol=1e-6 * np.abs(weights[0]).max())
     assert features.dimension > 4 * len(rows) and 2 * steps[0] < steps[1], steps
 
 
-def test_many_questions_are_solved_for_in_blocks_of_columns(fit: CellFit, monkeypatch: pytest.MonkeyPatch):
+def test_many_questions_are_solved_for_in_blocks_of_columns(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
     h = questions(fit.rows)
-    monkeypatch.setattr(cell_fit, "_GAIN", 1e-4)
+    monkeypatch.setattr(posterior, "_GAIN", 1e-4)
     at_once = fit.covariance(h)
-    monkeypatch.setattr(cell_fit, "_TOGETHER", 5)
+    monkeypatch.setattr(posterior, "_TOGETHER", 5)
     for name, covariance in fit.covariance(h).items():
         np.testing.assert_allclose(np.diag(covariance), np.diag(at_once[name]), rtol=0.06)
 
 
-def test_a_solver_that_stops_early_gives_wider_intervals(fit: CellFit, monkeypatch: pytest.MonkeyPatch):
+def test_a_solver_that_stops_early_gives_wider_intervals(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
     def squared_errors() -> Array:
         parts = parts_of(fit, questions(fit.rows))
         return parts["privacy"] ** 2 + parts["resolution"] ** 2
 
-    monkeypatch.setattr(cell_fit, "_STILL_TO_GO", 0.0)
-    monkeypatch.setattr(cell_fit, "_GAIN", 1e-9)
+    monkeypatch.setattr(posterior, "_STILL_TO_GO", 0.0)
+    monkeypatch.setattr(posterior, "_GAIN", 1e-9)
     best = squared_errors()
-    monkeypatch.setattr(cell_fit, "_GAIN", 10.0)
+    monkeypatch.setattr(posterior, "_GAIN", 10.0)
     assert (squared_errors() > 0.95 * best).all() and (squared_errors() / best).mean() > 1.1
 
 
@@ -239,24 +241,24 @@ def test_the_spread_is_the_dependence_between_columns(measurement: Measurement):
 
 
 def test_many_rows_are_asked_through_cells():
-    for n_points, noise, kind in [(3200, 1, CellFit), (400, 1, PopulationFit), (3200, 30, CellFit)]:
+    for n_points, noise, through_cells in [(3200, 1, True), (400, 1, False), (3200, 30, True)]:
         rng = np.random.default_rng(4)
         measurement = measured(FEATURES, table(3000, rng), noise_scale=noise * NOISE_SCALE)
         release = measured_release(measurement, DOMAIN, table(n_points, rng))
         model = error_model(release, release.weights)
-        assert isinstance(model, MeasuredErrors) and type(model.fit) is kind
-        assert len(model.frame) == (n_points if kind is CellFit else n_points + len(model.fit.rows))
+        assert isinstance(model, MeasuredErrors) and model.posterior.on_points == through_cells
+        assert len(model.frame) == (n_points if through_cells else n_points + len(model.posterior.rows))
         answer = release.probability("rich and age > 30")
         assert answer.interval()[0] < answer.value < answer.interval()[1]
         frame = release.to_frame("fitted")
-        assert answer.view == "fitted" and len(frame) == (n_points if kind is CellFit else len(model.fit.rows))
+        assert answer.view == "fitted" and len(frame) == (n_points if through_cells else len(model.posterior.rows))
         assert answer.value == pytest.approx(frame["weight"] @ (frame["rich"] & (frame["age"] > 30)))
         trained = training_rows(release, target_of(release, "rich"), "fitted")
-        assert trained.weights.min() > 0 and (kind is PopulationFit or len(trained.frame) == n_points)
+        assert trained.weights.min() > 0 and (not through_cells or len(trained.frame) == n_points)
         released = release.probability("rich and age > 30", view="probability")
         assert released.value == pytest.approx(np.mean(release.frame["rich"] & (release.frame["age"] > 30)))
         away = abs(released.value - answer.value)
-        further = away if kind is CellFit else away * np.sqrt(0.75)  # half of the distance is in the error already
+        further = away if through_cells else away * np.sqrt(0.75)  # half of the distance is in the error already
         assert released.parts["resolution"] == pytest.approx(np.hypot(answer.parts["resolution"], further), rel=0.01)
 
 
@@ -265,13 +267,13 @@ def truth() -> Array:
     return questions(table(400_000, np.random.default_rng(5))).mean(axis=0)
 
 
-def fitted(noise: float, seed: int) -> tuple[CellFit, Array]:
+def fitted(noise: float, seed: int) -> tuple[Posterior, Array]:
     """The fit of a table of 4,000 rows whose relations are strong, and the questions' values at its rows."""
     measurement = measured(
         FEATURES, table(4000, np.random.default_rng(100 + seed)), noise_scale=noise * NOISE_SCALE, seed=seed
     )
     points, weights = represent(measurement, DOMAIN, Wanted(n_points=3200))
-    found = fit_cells(measurement, DOMAIN, points, weights)
+    found = around_points(measurement, DOMAIN, points, weights)
     assert found is not None
     return found, questions(points)
 
@@ -297,14 +299,15 @@ def test_what_answers_have_still_to_go_is_twice_what_a_second_step_adds():
         even, x = np.full(4, 0.25), rows[:, :1]
         found = measured(features, rows, noise_scale=0.01)
         measurement = replace(found, vector=feature_mean(features, rows, np.array([0.15, 0.15, 0.35, 0.35])))
-        fits = [cell_fit._fit_around(measurement, rows, even, spread, 0.0) for spread in np.geomspace(1e-6, 0.1, 200)]
+        fits = [posterior_around(measurement, rows, even, spread, 0.0) for spread in np.geomspace(1e-6, 0.1, 200)]
         gone = np.array([(fit.weights @ x[:, 0] - 0.5) / 0.2 for fit in fits])
         best = int(np.abs(gone - share).argmin())
         assert gone[best] == pytest.approx(share, abs=0.02)
-        a, centred = fits[best]._solved(x)
+        centred = fits[best]._centred(x)
+        a = fits[best]._solved(centred)
         own = gone[best]
-        rest = centred - fits[best].system.covariance.at_rows(a)
-        still_to_go = cell_fit._STILL_TO_GO * (fits[best].weights - even) @ rest
+        rest = centred - fits[best].equations.covariance.at_rows(a)
+        still_to_go = posterior._STILL_TO_GO * (fits[best].weights - even) @ rest
         assert abs(still_to_go[0]) == pytest.approx(2 * own * (1 - own) * 0.2, rel=0.02)
 
 
@@ -321,7 +324,7 @@ def test_intervals_hold_the_population_and_would_not_without_their_parts(rough_r
     assert np.mean(held_without) < 0.8
 
 
-def test_the_leading_directions_are_of_the_rows(fit: CellFit, measurement: Measurement):
+def test_the_leading_directions_are_of_the_rows(fit: Posterior, measurement: Measurement):
     """`compatible` sees the rows along directions in which their mean is that of the features."""
     coordinates = fit.compatible.coordinates
     assert coordinates.shape[0] == len(fit.rows)
@@ -329,8 +332,8 @@ def test_the_leading_directions_are_of_the_rows(fit: CellFit, measurement: Measu
     assert np.linalg.norm(fit.probabilities @ coordinates) <= np.linalg.norm(residual) * (1 + 1e-9)
 
 
-def test_leading_directions_are_found_one_after_the_other_where_there_are_many_features(fit: CellFit):
-    covariance = fit.system.covariance
+def test_leading_directions_are_found_one_after_the_other_where_there_are_many_features(fit: Posterior):
+    covariance = fit.equations.covariance
     found = covariance.leading(5)
     every = np.linalg.eigvalsh(covariance.within(np.arange(len(covariance.mean))))[::-1]
     assert len(covariance.mean) > 10  # else all are found at once
@@ -339,7 +342,7 @@ def test_leading_directions_are_found_one_after_the_other_where_there_are_many_f
     assert len(covariance.leading(len(every)).variances) < len(every)
 
 
-def test_compatible_populations_agree_with_the_best_answer_of_the_question_itself(fit: CellFit):
+def test_compatible_populations_agree_with_the_best_answer_of_the_question_itself(fit: Posterior):
     """Along the leading directions alone, twice as much is left open of one measured cell; and the table's share is within."""
     few = (fit.rows[:, 1] == 4).astype(float)
     low, high = fit.least(few, 0.95), -fit.least(-few, 0.95)

@@ -1,0 +1,166 @@
+"""What a measurement says of populations, and with which errors: the answers to all questions at once.
+
+Around rows of weights p a population departs with prior covariance κ Cov_p at most, and y is its mean of features φ with noise τ:
+a = κ (κ C + τ²I)⁻¹ Cov_p(φ, h), C = Cov_p φ, answer E_p h + aᵀ(y − E_p φ), error τ²‖a‖² + what is left open of h − aᵀφ. Any a
+has a valid error. Derivation, and how κ is found: tutorials/derivations.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.inference.estimate.compatible import LEADING_DIRECTIONS, CompatiblePopulations
+from kmeanalyst.inference.estimate.equations import PATIENCE, Equations, until
+from kmeanalyst.inference.estimate.interactions import Interactions, with_diagonal
+from kmeanalyst.kernels.base import Array
+
+_STILL_TO_GO = 2.0  # an error of the answers, in units of what a second step would add to them
+_GAIN = 0.01  # the solver stops when 2 steps narrow no interval by more than this share
+_ROUNDING = 1e-9
+_TOGETHER = 32  # questions that are solved for together: more would not fit into a processor's cache
+_DRAWN = 1e-3  # draws are solved for to this share
+
+
+@dataclass(frozen=True, eq=False)
+class EvenDepartures:
+    """A prior of populations p (1 + g) for smooth features: g has the variance κ in every direction.
+
+    weights  (m,) p; spread κ.
+    """
+
+    weights: Array
+    spread: float
+
+    def left_open(self, rest: Array, ranges: Array) -> Array:
+        return self.spread * (self.weights[:, None] * rest).T @ rest
+
+    def of_columns(self, centred: Array) -> Array:
+        return np.zeros((1, centred.shape[1]))
+
+    def draws(self, k: int, rng: np.random.Generator) -> Array:
+        return np.sqrt(self.spread * self.weights)[:, None] * rng.standard_normal((len(self.weights), k))
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """A measurement and rows of a population: the errors of any question, as `MeasuredErrors` needs them.
+
+    rows        (n, d) encoded.
+    features    (n, F) of the rows, sparse; target (F,) what was measured of their mean, with noise of the same size on each.
+    answers     (m,) the weights of the best answers; they sum to one, and some may be negative.
+    equations   κ C + τ²I around the rows, or around clouds of them.
+    prior       how far a population may depart from these.
+    determined  γ, how many directions the measurement determines.
+    clouds      (m, n) means over the rows of each cloud; None where rows are the released points, each a cloud by itself.
+    """
+
+    rows: Array
+    features: Any
+    target: Array
+    answers: Array
+    equations: Equations
+    prior: Interactions | EvenDepartures
+    determined: float
+    noise_scale: float
+    n_rows: int
+    clouds: Any = None
+
+    @property
+    def on_points(self) -> bool:
+        return self.clouds is None
+
+    @property
+    def spread(self) -> float:
+        return self.equations.spread
+
+    @property
+    def weights(self) -> Array:
+        """(n,) of the rows, under which means are the best answers."""
+        return self._of_rows(self.answers)
+
+    @cached_property
+    def probabilities(self) -> Array:
+        """(n,) p of the rows."""
+        return self._of_rows(self._p)
+
+    @property
+    def _p(self) -> Array:
+        return self.equations.covariance.weights
+
+    def _of_rows(self, weights: Array) -> Array:
+        return weights if self.clouds is None else self.clouds.T @ weights
+
+    def _centred(self, influence: Array) -> Array:
+        """(m, k) means over clouds of an influence (n, k), less its mean."""
+        means = influence if self.clouds is None else self.clouds @ influence
+        return means - self._p @ means
+
+    def covariance(self, influence: Array) -> dict[str, Array]:
+        """Joint covariances (k, k) by source of means of values (n, k) at the rows."""
+        centred, at_rows = self._centred(influence), influence - self.probabilities @ influence
+        a = self._solved(centred)
+        rest = centred - self.equations.covariance.at_rows(a)
+        bias = _STILL_TO_GO * (self.answers - self._p) @ rest  # how far more steps would move the answers
+        privacy = self.noise_scale**2 * a.T @ a
+        sampling = (self.probabilities[:, None] * at_rows).T @ at_rows / self.n_rows
+        along = self.prior.of_columns(centred)
+        least = (along**2).sum(axis=0) - privacy.diagonal()
+        resolution = self._validation * self.prior.left_open(rest, np.ptp(influence, axis=0)) + np.outer(bias, bias)
+        resolution += with_diagonal(along.T @ along, np.maximum(least - resolution.diagonal(), 0.0))
+        return {"privacy": privacy, "sampling": sampling, "resolution": resolution}
+
+    def deviations(self, k: int, rng: np.random.Generator) -> Array:
+        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule).
+
+        The bound that a noisy score sets to a pair that was not measured has no part in them.
+        """
+        f = np.sqrt(self._validation) * self.prior.draws(k, rng)
+        noise = self.noise_scale * rng.standard_normal((len(self.target), k))
+        moved = self.answers - self._p
+        bias = _STILL_TO_GO * (moved - self._fitted(self.equations.covariance.transposed @ moved[:, None])[:, 0])
+        followed = self._fitted(self.equations.covariance.transposed @ f + noise)
+        return self._of_rows(f - followed + np.outer(bias, rng.standard_normal(k)))
+
+    def _fitted(self, sums: Array) -> Array:
+        """(m, k) the weights p (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ sums that a fit adds for measured sums of features (F, k)."""
+        b = self.spread * self.equations.solved(sums, until(_DRAWN, fewest=PATIENCE + 1))
+        return self._p[:, None] * self.equations.covariance.at_rows(b)
+
+    @property
+    def _validation(self) -> float:
+        return 1 / (1 - min(self.determined * float(self.probabilities @ self.probabilities), 0.5)) ** 2
+
+    def _solved(self, centred: Array) -> Array:
+        """a (F, k) of centred means (m, k)."""
+        blocks = [centred[:, first : first + _TOGETHER] for first in range(0, centred.shape[1], _TOGETHER)]
+        return np.hstack([self._solved_together(block) for block in blocks])
+
+    def _solved_together(self, centred: Array) -> Array:
+        most = (self.spread + 1 / self.n_rows) * (self._p @ centred**2)  # the squared error before the first step
+
+        def narrow(gains: Array) -> Array:
+            now = most - gains.sum(axis=0)
+            return (len(gains) >= PATIENCE) & (gains[-PATIENCE:].sum(axis=0) <= 2 * _GAIN * now)
+
+        return self.equations.solved(self.spread * self.equations.covariance.with_features(centred), narrow)
+
+    @cached_property
+    def compatible(self) -> CompatiblePopulations:
+        return self._compatible_along(self.equations.covariance.leading(LEADING_DIRECTIONS).vectors)
+
+    def _compatible_along(self, vectors: Array) -> CompatiblePopulations:
+        seen = np.asarray(self.features @ vectors)
+        variances = self.probabilities @ (seen - self.probabilities @ seen) ** 2
+        errors = np.sqrt(self.noise_scale**2 + variances / self.n_rows)
+        return CompatiblePopulations(seen - vectors.T @ self.target, errors)
+
+    def least(self, values: Array, level: float) -> float:
+        """The least mean of values (n,) at the rows, over populations on these that are compatible at the level."""
+        a = self._solved(self._centred(values[:, None]))
+        own = self._compatible_along(a / max(float(np.linalg.norm(a)), _ROUNDING))
+        coordinates = np.hstack([own.coordinates, self.compatible.coordinates])
+        return CompatiblePopulations(coordinates, np.append(own.errors, self.compatible.errors)).least(values, level)

@@ -1,0 +1,139 @@
+"""A posterior of smooth features: the most plausible population on clouds of rows, by maximum entropy under noise.
+
+A mixture p of clouds minimises ½‖y − Aᵀp‖²_{R⁻¹} + KL(p‖q)/κ (Dudík, Phillips & Schapire 2007), which also says what κ is.
+Derivation: tutorials/derivations.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.sparse import csr_array
+from scipy.special import logsumexp
+
+from kmeanalyst.inference.estimate.equations import Equations, FeatureCovariance
+from kmeanalyst.inference.estimate.posterior import EvenDepartures, Posterior
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import in_threads, row_blocks
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.principal import principal_directions
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.representation.near_rows import clouds_around
+
+_DIRECTIONS = 250
+_NEWTON_STEPS, _ENOUGH = 100, 1e-6  # a step that would gain less than this ends a fit
+_DOUBT = 3.0  # standard errors of κ
+_LEAST_NOISE = 1e-5  # relative to the bound of the features: with less no population of so few clouds agrees
+_OUTSIDE = 0.03  # share of the reference in the mass under which means and variances are taken
+
+
+def around_clouds(measurement: Measurement, domain: Domain, points: Array, probabilities: Array) -> Posterior:
+    """The posterior on clouds of rows near points (M, d); deterministic, some seconds at most.
+
+    Released points were fitted to the noise: a reference of nothing but them would leave the measurement nothing to say.
+    """
+    rows, clouds, reference = clouds_around(domain, points, probabilities, np.random.default_rng(0))
+    features, target = _coordinates(measurement, rows, clouds, reference)
+    A = clouds @ features
+    problem = _Problem(A, target, np.log(reference), _resolved(measurement) ** 2, measurement.n_rows)
+    p, kappa, determined = problem.with_spread_from_evidence()
+    covariance = FeatureCovariance.of(csr_array(A), (1 - _OUTSIDE) * p + _OUTSIDE * reference)
+    return Posterior(
+        rows, features, target, p, Equations.of(covariance, None, kappa, measurement.noise_scale**2),
+        EvenDepartures(covariance.weights, kappa), determined, measurement.noise_scale, measurement.n_rows, clouds,
+    )  # fmt: skip
+
+
+def _coordinates(measurement: Measurement, rows: Array, clouds: Any, reference: Array) -> tuple[Array, Array]:
+    """Features of the rows (n, K) and the measurement (K,), along the reference's directions above the noise."""
+    feature_map = measurement.feature_map
+    m = int((np.diff(clouds.indptr) == 1).sum())  # clouds of one row, the first
+    singles, mass = rows[:m], reference[:m] / reference[:m].sum()
+    along = principal_directions(feature_map, singles, mass, most=_DIRECTIONS)
+    above = max(2, int((along.variances > _resolved(measurement) ** 2 / 2).sum()))
+    vectors = along.vectors[:, :above]
+    origin = vectors.T @ feature_mean(feature_map, singles, mass)
+    return _projected(feature_map, rows, vectors) - origin, vectors.T @ measurement.vector - origin
+
+
+def _resolved(measurement: Measurement) -> float:
+    """The noise scale, or as much as a fit can show: tens of millions of rows have less noise."""
+    return max(measurement.noise_scale, _LEAST_NOISE * measurement.feature_map.norm_bound)
+
+
+def _projected(feature_map: FeatureMap, rows: Array, vectors: Array) -> Array:
+    blocks = row_blocks(len(rows), feature_map.width)
+
+    def projected(i: int) -> Array:
+        features = feature_map.rough(rows[blocks[i]])
+        return (features @ vectors.astype(features.dtype)).astype(np.float64)
+
+    return np.vstack(list(in_threads(projected, len(blocks))))
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """min over p of ½‖y − Aᵀp‖²_{R⁻¹} + KL(p‖q)/κ, solved for its dual β: p ∝ q exp(Aβ)."""
+
+    A: Array
+    target: Array
+    log_reference: Array
+    noise_variance: float
+    n_rows: int
+
+    def error(self, p: Array) -> Array:
+        return self.noise_variance * np.eye(self.A.shape[1]) + _covariance(self.A, p) / self.n_rows
+
+    def with_spread_from_evidence(self) -> tuple[Array, float, float]:
+        """(p, κ, γ), κ three standard errors above the fixed point of κ = 2 KL(p‖q)/γ: too small a κ makes errors too small."""
+        p, dual, kappa = np.exp(self.log_reference), np.zeros(self.A.shape[1]), 1.0
+        for _ in range(15):
+            R = self.error(p)
+            dual, p = self._solved(R, kappa, dual)
+            ratios = np.maximum(eigh(_covariance(self.A, p), R, eigvals_only=True), 0.0)
+            determined = float((kappa * ratios / (1 + kappa * ratios)).sum())
+            entropy = float(p @ (np.log(np.maximum(p, 1e-300)) - self.log_reference))
+            wanted = float(np.clip(2 * entropy / max(determined, 1e-9), 1e-6, 1e3))
+            if abs(wanted / kappa - 1) < 0.05:
+                break
+            dual, kappa = dual * wanted / kappa, wanted
+        cautious = kappa + _DOUBT / np.sqrt(((ratios / (1 + kappa * ratios)) ** 2).sum() / 2)
+        return self._solved(R, cautious, dual * cautious / kappa)[1], cautious, determined
+
+    def _solved(self, R: Array, kappa: float, dual: Array) -> tuple[Array, Array]:
+        """Newton's method on the dual log Σ q exp(Aβ) − yᵀβ + βᵀRβ/2κ, halving steps that decrease it too little.
+
+        ValueError where it does not end.
+        """
+        value, p = self._dual(dual, R, kappa)
+        for _ in range(_NEWTON_STEPS):
+            slope = self.A.T @ p - self.target + R @ dual / kappa
+            step = np.linalg.solve(_covariance(self.A, p) + R / kappa, slope)
+            decrease, length = float(slope @ step), 1.0
+            if decrease < 1e-10:
+                break
+            tried, at = self._dual(dual - step, R, kappa)
+            while tried > value - 1e-4 * length * decrease and length > 1e-6:
+                length /= 2
+                tried, at = self._dual(dual - length * step, R, kappa)
+            dual, value, p = dual - length * step, tried, at
+        if decrease > _ENOUGH:
+            raise ValueError(
+                f"the population that agrees with the measurement was not found: after {_NEWTON_STEPS} steps the next one would "
+                f'still gain {decrease:.1e}. Please report it with the file; view="signed" answers without it.'
+            )
+        return dual, p
+
+    def _dual(self, dual: Array, R: Array, kappa: float) -> tuple[float, Array]:
+        exponents = self.log_reference + self.A @ dual
+        normaliser = logsumexp(exponents)
+        return float(normaliser - self.target @ dual + dual @ R @ dual / (2 * kappa)), np.exp(exponents - normaliser)
+
+
+def _covariance(A: Array, p: Array) -> Array:
+    mean, root = p @ A, A * np.sqrt(p)[:, None]
+    return root.T @ root - np.outer(mean, mean)  # a matrix times its own transpose: half of the work
