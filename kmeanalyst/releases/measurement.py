@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Any, cast
 
 import numpy as np
+from scipy.sparse import issparse
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
@@ -211,6 +212,12 @@ class Measurement:
         """(F,) variance of the noise on each coordinate."""
         relative = np.ones(len(self.vector)) if self.relative_noise is None else self.relative_noise
         return (self.noise_scale * relative) ** 2
+
+    def with_even_noise(self, values: Any) -> Any:
+        """The vector (F,), or features (n, F), with units in which the noise on each coordinate has the deviation `noise_scale`."""
+        if self.relative_noise is None:
+            return values
+        return values.multiply(1 / self.relative_noise).tocsr() if issparse(values) else values / self.relative_noise
 
     @property
     def sensitivity(self) -> float:

@@ -36,7 +36,7 @@ Condition = Question | None  # on the rows that are asked of; None for all
 _MOST_NAMED = 24  # pairs and larger sets that a summary names
 _WIDEST = 40  # characters that names are padded to: one long name makes no other line longer
 MISFIT = 2.0  # residual over noise, above which rows leave out a part of what was measured
-_OF_THE_POINTS = ("population fit", "point features", "probability weights")  # derived columns keep these
+_OF_THE_POINTS = ("posterior", "point features", "probability weights")  # derived columns keep these
 
 
 class Making(TypedDict, total=False):

@@ -102,7 +102,7 @@ def facts_of(
     release: ReleaseData, *, source: str | Path | None = None, columns: Sequence[str] | None = None,
     view: View | None = None, progress: Progress | None = None,
 ) -> ReleaseFacts:  # fmt: skip
-    """Ask a release everything that a report shows. It takes some seconds, most of them for the population fit.
+    """Ask a release everything that a report shows. It takes some seconds, most of them for the posterior.
 
     source    the file that the release was read from: its name and SHA-256 identify the release on the page.
     columns   names of the columns to show; the first sixty by default.

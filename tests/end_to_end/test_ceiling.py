@@ -13,14 +13,14 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_578,
-    "kmeanalyst/inference": 13_312,
-    "kmeanalyst/kernels": 3_231,
-    "kmeanalyst/learning": 2_886,
+    "kmeanalyst/inference": 13_147,
+    "kmeanalyst/kernels": 3_243,
+    "kmeanalyst/learning": 2_888,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 441,
-    "kmeanalyst/releases": 11_036,
+    "kmeanalyst/releases": 11_043,
     "kmeanalyst/report": 1_331,
-    "kmeanalyst/representation": 4_646,
+    "kmeanalyst/representation": 4_761,
     "kmeanalyst/sources": 1_373,
     "release_side": 85,
     "release_side/budget": 1_242,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_164,
     "release_side/publishing": 3_191,
     "release_side/quality": 1_482,
-    "tests": 48_998,
+    "tests": 48_985,
 }
 
 

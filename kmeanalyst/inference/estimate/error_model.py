@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.declared import contradiction_notes
-from kmeanalyst.inference.estimate.posterior import Posterior
-from kmeanalyst.inference.estimate.smooth import around_clouds
-from kmeanalyst.inference.estimate.through_tables import around_points
+from kmeanalyst.inference.posterior.posterior import Posterior
+from kmeanalyst.inference.posterior.smooth import around_clouds
+from kmeanalyst.inference.posterior.through_tables import around_points
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.memo import kept

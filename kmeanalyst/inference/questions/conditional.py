@@ -19,8 +19,8 @@ from scipy.linalg import cho_factor, cho_solve
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Population, estimates, population_of, released_view, shown
-from kmeanalyst.inference.estimate.posterior import Posterior
 from kmeanalyst.inference.estimate.statistic import Statistic
+from kmeanalyst.inference.posterior.posterior import Posterior
 from kmeanalyst.kernels import Kernel, MultiScale, SoftenedProduct
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks

@@ -11,9 +11,9 @@ import pytest
 
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import independence
-from kmeanalyst.inference.estimate.interactions import Interactions
-from kmeanalyst.inference.estimate.through_tables import around_points
 from kmeanalyst.inference.estimate.unresolved import what_would_help
+from kmeanalyst.inference.posterior.interactions import Interactions
+from kmeanalyst.inference.posterior.through_tables import around_points
 from kmeanalyst.kernels import ChosenMargins
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain

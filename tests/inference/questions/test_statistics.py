@@ -13,7 +13,7 @@ import refusals
 from simulated_releases import weighted_points
 
 import release_side
-from kmeanalyst.inference.estimate import equations
+from kmeanalyst.inference.posterior import equations
 from kmeanalyst.inference.questions import quantiles
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.questions.statistics import ask

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 import release_side
 from kmeanalyst.inference.estimate import interactions
-from kmeanalyst.inference.estimate.interactions import Interactions, squared_distances
+from kmeanalyst.inference.posterior.interactions import Interactions, squared_distances
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical

@@ -14,12 +14,10 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
-from kmeanalyst.inference.estimate.equations import Equations, FeatureCovariance
-from kmeanalyst.inference.estimate.posterior import EvenDepartures, Posterior
+from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance
+from kmeanalyst.inference.posterior.posterior import EvenDepartures, Posterior
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.embedding import in_threads, row_blocks
-from kmeanalyst.kernels.features.base import FeatureMap
-from kmeanalyst.kernels.features.principal import principal_directions
+from kmeanalyst.kernels.features.principal import principal_directions, projected
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.near_rows import clouds_around
@@ -57,22 +55,12 @@ def _coordinates(measurement: Measurement, rows: Array, clouds: Any, reference: 
     above = max(2, int((along.variances > _resolved(measurement) ** 2 / 2).sum()))
     vectors = along.vectors[:, :above]
     origin = vectors.T @ feature_mean(feature_map, singles, mass)
-    return _projected(feature_map, rows, vectors) - origin, vectors.T @ measurement.vector - origin
+    return projected(feature_map, rows, vectors) - origin, vectors.T @ measurement.vector - origin
 
 
 def _resolved(measurement: Measurement) -> float:
     """The noise scale, or as much as a fit can show: tens of millions of rows have less noise."""
     return max(measurement.noise_scale, _LEAST_NOISE * measurement.feature_map.norm_bound)
-
-
-def _projected(feature_map: FeatureMap, rows: Array, vectors: Array) -> Array:
-    blocks = row_blocks(len(rows), feature_map.width)
-
-    def projected(i: int) -> Array:
-        features = feature_map.rough(rows[blocks[i]])
-        return (features @ vectors.astype(features.dtype)).astype(np.float64)
-
-    return np.vstack(list(in_threads(projected, len(blocks))))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,11 +10,11 @@ import pytest
 from representation_cases import measured
 from simulated_releases import measured_release
 
-from kmeanalyst.inference.estimate import equations, posterior
-from kmeanalyst.inference.estimate.equations import Equations, FeatureCovariance
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_model
-from kmeanalyst.inference.estimate.posterior import Posterior
-from kmeanalyst.inference.estimate.through_tables import around_points, posterior_around, spread_from_independence
+from kmeanalyst.inference.posterior import equations, posterior
+from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance
+from kmeanalyst.inference.posterior.posterior import Posterior
+from kmeanalyst.inference.posterior.through_tables import around_points, posterior_around, spread_from_independence
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.learning.rows.training_rows import target_of, training_rows

@@ -11,10 +11,10 @@ from scipy.stats import norm
 from simulated_releases import DOMAIN, MAPS, NOISE_SCALE, N, noisy, population
 
 import release_side
-from kmeanalyst.inference.estimate import smooth
-from kmeanalyst.inference.estimate.compatible import CompatiblePopulations
 from kmeanalyst.inference.estimate.error_model import error_model
-from kmeanalyst.inference.estimate.posterior import Posterior
+from kmeanalyst.inference.posterior import smooth
+from kmeanalyst.inference.posterior.compatible import CompatiblePopulations
+from kmeanalyst.inference.posterior.posterior import Posterior
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical

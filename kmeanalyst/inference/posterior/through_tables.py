@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.equations import Equations, FeatureCovariance, solvable_noise, until
-from kmeanalyst.inference.estimate.interactions import Interactions
-from kmeanalyst.inference.estimate.posterior import Posterior
+from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance, solvable_noise, until
+from kmeanalyst.inference.posterior.interactions import Interactions
+from kmeanalyst.inference.posterior.posterior import Posterior
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
@@ -36,9 +35,10 @@ def spread_from_independence(
     assert isinstance(measurement.feature_map, MarginFeatures)
     drawn = rows[systematic_indices(weights, n, rng)]
     independent = independent_rows(drawn, domain, measurement.feature_map.kernel, rng)
-    covariance = FeatureCovariance.of(_features(measurement, independent), np.full(n, 1 / n))
+    features = measurement.with_even_noise(measurement.feature_map.compact(independent))
+    covariance = FeatureCovariance.of(features, np.full(n, 1 / n))
     probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
-    B = np.column_stack([_whitened(measurement) - covariance.mean, probes])
+    B = np.column_stack([measurement.with_even_noise(measurement.vector) - covariance.mean, probes])
     kappa, variance = _FIRST_SPREAD, measurement.noise_scale**2
     system = Equations.of(covariance, measurement.feature_map, kappa, variance)
     for _ in range(_SPREAD_STEPS):
@@ -72,24 +72,11 @@ def around_points(measurement: Measurement, domain: Domain, rows: Array, weights
     return posterior_around(measurement, rows, weights, spread, determined)
 
 
-def _features(measurement: Measurement, rows: Array) -> Any:
-    """(n, F) sparse, with noise of the same size on each."""
-    features: Any = measurement.feature_map.compact(rows)
-    relative = measurement.relative_noise
-    return features if relative is None else features.multiply(1 / relative).tocsr()
-
-
-def _whitened(measurement: Measurement) -> Array:
-    """(F,) the vector with noise of the same size on each coordinate."""
-    relative = measurement.relative_noise
-    return measurement.vector if relative is None else measurement.vector / relative
-
-
 def posterior_around(
     measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float
 ) -> Posterior:
-    features = _features(measurement, rows)
-    covariance, target = FeatureCovariance.of(features, weights), _whitened(measurement)
+    features = measurement.with_even_noise(measurement.feature_map.compact(rows))
+    covariance, target = FeatureCovariance.of(features, weights), measurement.with_even_noise(measurement.vector)
     equations = Equations.of(covariance, measurement.feature_map, spread, measurement.noise_scale**2)
     b = spread * equations.solved_exactly(target - covariance.mean)
     return Posterior(

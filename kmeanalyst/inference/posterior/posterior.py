@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.compatible import LEADING_DIRECTIONS, CompatiblePopulations
-from kmeanalyst.inference.estimate.equations import PATIENCE, Equations, until
-from kmeanalyst.inference.estimate.interactions import Interactions, with_diagonal
+from kmeanalyst.inference.posterior.compatible import LEADING_DIRECTIONS, CompatiblePopulations
+from kmeanalyst.inference.posterior.equations import PATIENCE, Equations, until
+from kmeanalyst.inference.posterior.interactions import Interactions, with_diagonal
 from kmeanalyst.kernels.base import Array
 
 _STILL_TO_GO = 2.0  # an error of the answers, in units of what a second step would add to them
