@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from inspect import Parameter, signature
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 DOMAIN_HOMES: dict[str, tuple[str, ...]] = {  # what describes a table's columns: analysts and curators use it alike
@@ -68,3 +68,13 @@ def refuse_unknown(function: Callable[..., Any], options: Mapping[str, Any]) -> 
         raise TypeError(
             f"{function.__qualname__}() got an unexpected keyword argument {unknown[0]!r}. Its options are {', '.join(known)}."
         )
+
+
+def instead_of(what: str, instead: Mapping[str, str]) -> Any:
+    """A `__getattr__` whose AttributeError says what to use in place of names that other libraries have."""
+
+    def absent(self: object, name: str) -> NoReturn:
+        use = f": {instead[name]}." if name in instead else "."
+        raise AttributeError(f"{what} has no {name!r}{use}", name=name, obj=self)
+
+    return absent

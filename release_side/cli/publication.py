@@ -111,6 +111,8 @@ def commands_for_the_curator(
 ) -> Iterator[str]:
     """How to see how the table's cells were read, and to compare the release with it, for the curator alone."""
     table, output = [private, *(["--from", from_table] if from_table else [])], choices["output"]
+    if not choices.get("unit"):
+        yield "note: a row is protected, not all rows of a person: where one may have several, publish with --unit COLUMN"
     read = ["release-side", "check-source", *table, "--domain", domain_path, "--internal"]
     read += ["--unit", choices["unit"]] if choices.get("unit") else []
     yield f"to see how its cells were read, for your eyes only: {shlex.join(read)}"

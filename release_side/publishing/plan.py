@@ -276,15 +276,15 @@ def _mean_error(release: Release, column: Real | Integer) -> float:
 
 def _predicted(release: Release, asked: WorkloadQuestion) -> dict[str, Any]:
     """The errors of a question, asked of the simulated release; NaN where that gives no answer."""
-    names = ["standard_error", "privacy", "sampling", "resolution"]
+    names, why = ["standard_error", "privacy", "sampling", "resolution"], ""
     try:
         answer = ask(release, asked.statistic, asked.arguments, where=asked.where)
-    except ValueError:  # no simulated row meets the condition, say
-        errors = dict.fromkeys(names, math.nan)
+    except ValueError as refused:  # no simulated row meets the condition, say
+        errors, why = dict.fromkeys(names, math.nan), str(refused)
     else:
         cells = answer if isinstance(answer, pd.DataFrame) else Estimates([answer]).to_frame()
         errors = dict(cells[names].median())  # of a table's cells
-    return {"question": asked.text, **errors, "measured": _measured(release, asked)}
+    return {"question": asked.text, **errors, "measured": _measured(release, asked), "refused": why}
 
 
 def _measured(release: Release, asked: WorkloadQuestion) -> str:

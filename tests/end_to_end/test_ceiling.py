@@ -11,9 +11,9 @@ from pathlib import Path
 import paths
 
 CEILINGS = {  # lines of Python files
-    "kmeanalyst": 182,
+    "kmeanalyst": 192,
     "kmeanalyst/cli": 1_578,
-    "kmeanalyst/inference": 13_147,
+    "kmeanalyst/inference": 13_189,
     "kmeanalyst/kernels": 3_243,
     "kmeanalyst/learning": 2_888,
     "kmeanalyst/plots": 834,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from scipy.special import chdtrc, ndtri
 from kmeanalyst.inference.estimate.error_model import PARTS, ErrorModel, Terms, joint_parts, total
 from kmeanalyst.inference.estimate.statistic import Differentiable, IntervalRule
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.lazy import instead_of
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import Printed
 
@@ -155,6 +156,13 @@ def heterogeneity_of(estimates: Sequence[Estimate]) -> Heterogeneity | None:
     return Heterogeneity(float((((values - mean) / errors) ** 2).sum()), len(values) - 1)
 
 
+_INSTEAD = {
+    **dict.fromkeys(("ci", "conf_int", "confidence_interval"), ".interval(level=0.95) is the confidence interval"),
+    **dict.fromkeys(("se", "std", "std_error", "stderr", "bse", "error"), ".standard_error is it"),
+    **dict.fromkeys(("estimate", "mean", "item"), ".value is the number"),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Estimate(Differentiable, Printed):
     """An estimated number with its standard error, in parts that are always kept separate.
@@ -193,6 +201,9 @@ class Estimate(Differentiable, Printed):
     interval_by: IntervalRule | None = field(default=None, repr=False, compare=False)
     possible: tuple[float, float] | None = field(default=None, repr=False, compare=False)
     heterogeneity: Heterogeneity | None = field(default=None, repr=False, compare=False)
+
+    if not TYPE_CHECKING:  # for which every name would be an attribute
+        __getattr__ = instead_of("an estimate", _INSTEAD)
 
     def _derived(self, rule: str, operands: tuple[Any, ...], value: Any, slopes: list[Any]) -> Estimate:
         shown = [f"[{x.question}]" if isinstance(x, Estimate) else f"{x:g}" for x in operands]

@@ -105,6 +105,7 @@ def infeasible_value(what: str, feasible: Any, value: Callable[[Any], float]) ->
     return f"{what}: signed weights can give one. The probability view {instead}."
 
 
+_NOTHING_SAID = "its interval is all that is possible: the release says next to nothing of this"
 _MOST_OF_VARIANCE = 0.5  # a larger share of resolution in an answer's variance is said in a note
 _TOGETHER = 64  # questions whose errors are computed at once
 Where = Question | Sequence[Question] | None
@@ -302,6 +303,8 @@ def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str,
     value = float(statistic.value if possible is None else np.clip(statistic.value, *possible))
     on_both = (*distribution.notes, *distribution.model.notes)
     notes = (*statistic.notes, *on_both, *_weakness(distribution, question, parts, error))
+    if possible is not None and 1.96 * error > max(value - possible[0], possible[1] - value) > 0:
+        notes += (_NOTHING_SAID,)
     return Estimate(
         value=value, standard_error=error, parts=parts, view=distribution.view, question=question,
         notes=notes, terms=() if influence is None else distribution.terms(influence),
@@ -369,7 +372,7 @@ def _a_condition(question: Question, columns: Columns) -> str:
         read = f"number({words.written(expression.read_as_numbers[0])})"
         return f"{read} == {read}"
     named = expression.columns if expression else ()
-    name = named[0] if named else "age"
+    name = next((each for each in named if columns[each].missing), named[0] if named else "age")
     if named and columns[name].is_number and not any(columns[each].missing for each in named):
         return f"{words.written(name)} > 0"
     return f"not missing({words.written(name)})"

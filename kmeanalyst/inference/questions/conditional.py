@@ -278,6 +278,9 @@ def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.
 
 Given: TypeAlias = Mapping[str, Any] | pd.DataFrame
 
+_OF_LEVELS = (
+    "this is of the released points: a mean or a probability with where= is of levels too, and of the fitted weights"
+)
 _FAR = 0.5  # share of the prior variance: if the release leaves more, the answer is mostly extrapolated
 _ROUNDING = 1e-9
 
@@ -320,7 +323,11 @@ def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFra
         found, left = found + moved, np.hypot(left, error)
     at_points = values[: len(population.weights)][population.weights != 0]
     is_condition = bool(np.isin(at_points, (0.0, 1.0)).all())
-    notes = [(*smooth.notes, *_notes(*pair, is_condition)) for pair in zip(found, smooth.unknown(at), strict=True)]
+    levels = not any(population.release.columns[name].is_number for name in rows)
+    notes = [
+        (*smooth.notes, *[_OF_LEVELS] * levels, *_notes(*pair, is_condition))
+        for pair in zip(found, smooth.unknown(at), strict=True)
+    ]
     influences = np.vstack([influences, left]).T  # they end in the bias: see ErrorModel
     asked = zip(found, influences, texts, notes, strict=True)
     answers = estimates(population, [Statistic(float(value), *of_value) for value, *of_value in asked])

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ from kmeanalyst.inference.questions.groups import MOST_ASKED, Group, check_group
 from kmeanalyst.inference.questions.moments import deviation_of, variance_of
 from kmeanalyst.inference.questions.quantiles import quantiles_of
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.lazy import instead_of
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions.arrays import codes_of
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
@@ -157,6 +158,13 @@ def _frame(found: Estimates, level: float) -> pd.DataFrame:
     return found.to_frame(level).rename(columns={"value": "probability"})
 
 
+_INSTEAD = {
+    **dict.fromkeys(("size", "count", "value_counts"), "release.table(column) has the share of each group"),
+    **dict.fromkeys(("agg", "apply", "describe"), "ask one statistic at a time, such as .mean(column)"),
+    **dict.fromkeys(("median", "min", "max"), ".quantile(column, q) is one"),
+}
+
+
 @dataclass(frozen=True)
 class GroupBy:
     """Statistics of a release for each group of a column's values; made by `Release.groupby`.
@@ -175,6 +183,16 @@ class GroupBy:
     where: Condition = None
     view: View | None = None
     level: float = 0.95
+
+    if not TYPE_CHECKING:  # for which every name would be an attribute
+        __getattr__ = instead_of("a GroupBy", _INSTEAD)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str):
+            raise TypeError(
+                f"groups are of one column, got {self.column!r:.80}. Group by one, given a level of the other in where=; the "
+                "cells of several are release.table(columns)."
+            )
 
     def __getitem__(self, column: object) -> NoReturn:
         raise TypeError(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,7 @@ from kmeanalyst.inference.variables.operators import VariableOperators, is_varia
 from kmeanalyst.inference.variables.product_distribution import ProductDistribution, check_bounded, joint_distribution
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.lazy import instead_of
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.releases.texts import Printed
@@ -93,6 +94,15 @@ def _edges(values: Array, mass: Array, bins: int | Sequence[float]) -> Array:
     return np.array([-np.inf, *np.linspace(low, high, bins + 1)[1:-1], np.inf])
 
 
+_INSTEAD = {
+    **dict.fromkeys(("values", "to_numpy", "unique"), ".to_frame() has the points with their weights"),
+    **dict.fromkeys(("value_counts", "sum", "count"), "release.table(column) has shares, release.sum(column) the sum"),
+    **dict.fromkeys(("apply", "map"), "ka.pushforward(function, variable) is the variable of a function"),
+    **dict.fromkeys(("median", "min", "max", "describe"), "ask .mean(), .std() or .quantile(q)"),
+    **dict.fromkeys(("hist", "plot"), ".histogram() has the shares, release.plot(column) draws a column"),
+}
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class RandomVariable(VariableOperators, Printed):
     """One component, or several, of what rows of releases determine; made by `release["age"]` and calculated with.
@@ -117,6 +127,9 @@ class RandomVariable(VariableOperators, Printed):
     nodes: tuple[Node, ...]
     view: View | None = None
     conditions: tuple[Node, ...] = ()
+
+    if not TYPE_CHECKING:  # for which every name would be an attribute
+        __getattr__ = instead_of("a random variable", _INSTEAD)
 
     # ---------------------------------------------------------------- what it is
 
