@@ -214,7 +214,11 @@ class Measurement:
         return (self.noise_scale * relative) ** 2
 
     def with_even_noise(self, values: Any) -> Any:
-        """The vector (F,), or features (n, F), with units in which the noise on each coordinate has the deviation `noise_scale`."""
+        """The vector (F,), or features (n, F), with units in which the noise on each coordinate has the deviation `noise_scale`.
+
+        >>> release.measurement.with_even_noise(release.measurement.vector) is release.measurement.vector  # it has that already
+        True
+        """
         if self.relative_noise is None:
             return values
         return values.multiply(1 / self.relative_noise).tocsr() if issparse(values) else values / self.relative_noise

@@ -328,7 +328,7 @@ def _largest_deviation(covariance: Array, level: float) -> float:
 
 
 def _notes(release: ReleaseData, time: str, event: Question, unknown: int) -> tuple[str, ...]:
-    found = ["the curve ends where too few rows are at risk to be distinguished from noise"] if unknown else []
+    found = ["the curve ends where too few are at risk to be distinguished from noise"] if unknown else []
     names, measurement = release.domain.names, release.measurement
     together = sorted({time, *(parse(event).columns if isinstance(event, str) else ())})
     measured = measurement is not None and set(together) <= set(names) and 1 < len(together) <= 3

@@ -42,7 +42,8 @@ class EvenDepartures:
         return np.zeros((1, centred.shape[1]))
 
     def draws(self, k: int, rng: np.random.Generator) -> Array:
-        return np.sqrt(self.spread * self.weights)[:, None] * rng.standard_normal((len(self.weights), k))
+        drawn = np.sqrt(self.spread * self.weights)[:, None] * rng.standard_normal((len(self.weights), k))
+        return drawn - np.outer(self.weights, drawn.sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +85,8 @@ class Posterior:
 
     @cached_property
     def probabilities(self) -> Array:
-        """(n,) p of the rows."""
-        return self._of_rows(self._p)
+        """(n,) of the rows, as likely as they may be; of clouds under which the answers are."""
+        return self._p if self.clouds is None else self.weights
 
     @property
     def _p(self) -> Array:

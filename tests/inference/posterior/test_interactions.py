@@ -14,7 +14,7 @@ import pytest
 from scipy.special import ndtr
 
 import release_side
-from kmeanalyst.inference.estimate import interactions
+from kmeanalyst.inference.posterior import interactions
 from kmeanalyst.inference.posterior.interactions import Interactions, squared_distances
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
