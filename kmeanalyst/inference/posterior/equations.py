@@ -24,6 +24,7 @@ _MOST_STEPS, PATIENCE = 100, 2  # steps of the solver, and the last ones by whic
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
 _MORE_CELLS = 1.5  # times as many as rows
 _LEADING_TO = 1e-2  # of a leading variance: any direction may be looked along, by what its own variance is
+_DRAWN = 1e-3  # draws are solved for to this share
 _EXACT, _MOST_STEPS_EXACTLY = 1e-6, 10_000  # noise deviations that are left of the equations of the best answers
 
 
@@ -200,12 +201,19 @@ class Equations:
     def __matmul__(self, A: Array) -> Array:
         return self.spread * (self.covariance @ A) + self.noise_variance * A
 
-    def solved_exactly(self, b: Array) -> Array:
+    def fitted(self, sums: Array) -> Array:
+        """(m, k) the weights p (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ sums that a fit adds for measured sums of features (F, k), nearly."""
+        b = self.spread * self.solved(sums, until(_DRAWN, fewest=PATIENCE + 1))
+        return self.covariance.weights[:, None] * self.covariance.at_rows(b)
+
+    def solved_exactly(self, b: Array, most: float | None = None) -> Array:
         """a (F,), up to a residual of `_EXACT` noise deviations: answers are off by at most that share of their privacy error.
+
+        most   a larger residual that will do.
 
         ValueError where `_MOST_STEPS_EXACTLY` steps do not reach it.
         """
-        most = _EXACT * np.sqrt(self.noise_variance)
+        most = max(most or 0.0, _EXACT * np.sqrt(self.noise_variance))
         a = self.solved(b[:, None], most=_MOST_STEPS_EXACTLY, residual=most)
         if not (left := float(np.linalg.norm(b - (self @ a)[:, 0]))) <= 2 * most:  # 2: it is summed up in another order
             raise ValueError(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.inference.posterior.compatible import LEADING_DIRECTIONS, CompatiblePopulations
-from kmeanalyst.inference.posterior.equations import PATIENCE, Equations, until
+from kmeanalyst.inference.posterior.equations import PATIENCE, Equations
 from kmeanalyst.inference.posterior.interactions import Interactions, with_diagonal
 from kmeanalyst.kernels.base import Array
 
@@ -22,7 +22,6 @@ _STILL_TO_GO = 2.0  # an error of the answers, in units of what a second step wo
 _GAIN = 0.01  # the solver stops when 2 steps narrow no interval by more than this share
 _ROUNDING = 1e-9
 _TOGETHER = 32  # questions that are solved for together: more would not fit into a processor's cache
-_DRAWN = 1e-3  # draws are solved for to this share
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +52,7 @@ class Posterior:
     rows        (n, d) encoded.
     features    (n, F) of the rows, sparse; target (F,) what was measured of their mean, with noise of the same size on each.
     answers     (m,) the weights of the best answers; they sum to one, and some may be negative.
+    second      (m,) what a second step would add to them.
     equations   κ C + τ²I around the rows, or around clouds of them.
     prior       how far a population may depart from these.
     determined  γ, how many directions the measurement determines.
@@ -63,6 +63,7 @@ class Posterior:
     features: Any
     target: Array
     answers: Array
+    second: Array
     equations: Equations
     prior: Interactions | EvenDepartures
     determined: float
@@ -105,7 +106,7 @@ class Posterior:
         centred, at_rows = self._centred(influence), influence - self.probabilities @ influence
         a = self._solved(centred)
         rest = centred - self.equations.covariance.at_rows(a)
-        bias = _STILL_TO_GO * (self.answers - self._p) @ rest  # how far more steps would move the answers
+        bias = _STILL_TO_GO * self.second @ centred
         privacy = self.noise_scale**2 * a.T @ a
         sampling = (self.probabilities[:, None] * at_rows).T @ at_rows / self.n_rows
         along = self.prior.of_columns(centred)
@@ -121,15 +122,8 @@ class Posterior:
         """
         f = np.sqrt(self._validation) * self.prior.draws(k, rng)
         noise = self.noise_scale * rng.standard_normal((len(self.target), k))
-        moved = self.answers - self._p
-        bias = _STILL_TO_GO * (moved - self._fitted(self.equations.covariance.transposed @ moved[:, None])[:, 0])
-        followed = self._fitted(self.equations.covariance.transposed @ f + noise)
-        return self._of_rows(f - followed + np.outer(bias, rng.standard_normal(k)))
-
-    def _fitted(self, sums: Array) -> Array:
-        """(m, k) the weights p (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ sums that a fit adds for measured sums of features (F, k)."""
-        b = self.spread * self.equations.solved(sums, until(_DRAWN, fewest=PATIENCE + 1))
-        return self._p[:, None] * self.equations.covariance.at_rows(b)
+        followed = self.equations.fitted(self.equations.covariance.transposed @ f + noise)
+        return self._of_rows(f - followed + np.outer(_STILL_TO_GO * self.second, rng.standard_normal(k)))
 
     @property
     def _validation(self) -> float:

@@ -6,7 +6,7 @@ Derivation: tutorials/derivations.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,11 +38,11 @@ def around_clouds(measurement: Measurement, domain: Domain, points: Array, proba
     features, target = _coordinates(measurement, rows, clouds, reference)
     A = clouds @ features
     problem = _Problem(A, target, np.log(reference), _resolved(measurement) ** 2, measurement.n_rows)
-    p, kappa, determined = problem.with_spread_from_evidence()
+    p, second, kappa, finest, determined = problem.with_spread_from_evidence()
     covariance = FeatureCovariance.of(csr_array(A), (1 - _OUTSIDE) * p + _OUTSIDE * reference)
     return Posterior(
-        rows, features, target, p, Equations.of(covariance, None, kappa, measurement.noise_scale**2),
-        EvenDepartures(covariance.weights, kappa), determined, measurement.noise_scale, measurement.n_rows, clouds,
+        rows, features, target, p, second, Equations.of(covariance, None, kappa, measurement.noise_scale**2),
+        EvenDepartures(covariance.weights, finest), determined, measurement.noise_scale, measurement.n_rows, clouds,
     )  # fmt: skip
 
 
@@ -76,8 +76,11 @@ class _Problem:
     def error(self, p: Array) -> Array:
         return self.noise_variance * np.eye(self.A.shape[1]) + _covariance(self.A, p) / self.n_rows
 
-    def with_spread_from_evidence(self) -> tuple[Array, float, float]:
-        """(p, κ, γ), κ three standard errors above the fixed point of κ = 2 KL(p‖q)/γ: too small a κ makes errors too small."""
+    def with_spread_from_evidence(self) -> tuple[Array, Array, float, float, float]:
+        """(p, what a fit to p's own means would add, κ, κ′, γ): κ three standard errors above the fixed point of 2 KL(p‖q)/γ.
+
+        Too small a κ makes errors too small.
+        """
         p, dual, kappa = np.exp(self.log_reference), np.zeros(self.A.shape[1]), 1.0
         for _ in range(15):
             R = self.error(p)
@@ -90,7 +93,27 @@ class _Problem:
                 break
             dual, kappa = dual * wanted / kappa, wanted
         cautious = kappa + _DOUBT / np.sqrt(((ratios / (1 + kappa * ratios)) ** 2).sum() / 2)
-        return self._solved(R, cautious, dual * cautious / kappa)[1], cautious, determined
+        dual, p = self._solved(R, cautious, dual * cautious / kappa)
+        second = p - replace(self, target=self.A.T @ p)._solved(R, cautious, dual)[1]
+        return p, second, cautious, self._spread_of_finest(dual, p, R, cautious), determined
+
+    def _spread_of_finest(self, dual: Array, p: Array, R: Array, kappa: float) -> float:
+        """κ′, the κ of the directions that are determined least, and together have half of γ: three standard errors above its most
+        likely value, at most κ.
+
+        What the measurement leaves open is assumed to depart as the finest features that it shows. Each departs by
+        b ~ N(0, κ′ + r/c), c and r its variances in the population and in the measurement.
+        """
+        ratios, vectors = eigh(_covariance(self.A, p), R)
+        ratios = np.maximum(ratios, 1e-12)
+        settled = kappa * ratios / (1 + kappa * ratios)
+        squares = ratios * (vectors.T @ (R @ dual)) ** 2 / settled**2
+        last = np.cumsum(settled) <= settled.sum() / 2
+        errors, squares = 1 / ratios[last], squares[last]
+        spreads = kappa * np.geomspace(1e-6, 1, 400)[:, None]
+        likelihood = -(np.log(spreads + errors) + squares / (spreads + errors)).sum(axis=1)
+        likely = float(spreads[likelihood.argmax(), 0])
+        return min(kappa, likely + _DOUBT / np.sqrt(((1 / (likely + errors)) ** 2).sum() / 2))
 
     def _solved(self, R: Array, kappa: float, dual: Array) -> tuple[Array, Array]:
         """Newton's method on the dual log Σ q exp(Aβ) − yᵀβ + βᵀRβ/2κ, halving steps that decrease it too little.

@@ -24,6 +24,7 @@ _PROBES = 4  # random vectors that estimate a trace
 _FIRST_SPREAD = 0.005  # κ at first
 _SPREAD_STEPS, _STEPS_OF_PROBES = 8, 15  # most updates of κ, and steps of the solver in each
 _CAUTION = 1.2  # factor on κ and its standard error
+_LEFT = 1e-4  # of what a first step adds, to which a second one is solved for
 _NEARLY = 1e-4  # probes are solved for to this share
 
 
@@ -79,7 +80,9 @@ def posterior_around(
     covariance, target = FeatureCovariance.of(features, weights), measurement.with_even_noise(measurement.vector)
     equations = Equations.of(covariance, measurement.feature_map, spread, measurement.noise_scale**2)
     b = spread * equations.solved_exactly(target - covariance.mean)
+    # what a second step would add to b
+    left = equations.noise_variance * equations.solved_exactly(b, _LEFT * float(np.linalg.norm(b)))
     return Posterior(
-        rows, features, target, weights * (1 + covariance.at_rows(b)), equations,
+        rows, features, target, weights * (1 + covariance.at_rows(b)), weights * covariance.at_rows(left), equations,
         Interactions.of(measurement, rows, weights, spread), determined, measurement.noise_scale, measurement.n_rows,
     )  # fmt: skip
