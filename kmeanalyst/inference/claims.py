@@ -82,7 +82,8 @@ class Claims(Printed, tuple[Claim, ...]):
             "claim": [f"{claim.estimate.question} > 0" for claim in self],
             "estimate": [claim.estimate.value for claim in self],
             "standard_error": [claim.estimate.standard_error for claim in self], "low": ends[:, 0], "high": ends[:, 1],
-            **{name: [getattr(claim, name) for claim in self] for name in ("probability", "pvalue", "adjusted_pvalue", "kept")},
+            **{name: [getattr(claim, name) for claim in self] for name in ("probability", "pvalue", "adjusted_pvalue",
+                "kept")},
         }).set_index("claim")  # fmt: skip
 
     def __repr__(self) -> str:
@@ -106,9 +107,9 @@ def claims(
     view       of the questions, as in `expectation`.
 
     >>> release.claims([40 - release.mean("age"), release.std("age") - 13.5])
-    kept: 40 - [age] > 0 (probability > .999, adjusted p < .001, estimate 1.40 ± 0.40)
-    not kept: [std(age)] - 13.5 > 0 (probability .844, adjusted p .233, estimate 0.47 ± 0.46)
-    1 of 2 kept by a Bayesian rule: the mean probability that a kept claim is false is 0.000, at most 0.05.
+    kept: 40 - [age] > 0 (probability > .999, adjusted p .002, estimate 1.40 ± 0.43)
+    not kept: [std(age)] - 13.5 > 0 (probability .810, adjusted p .285, estimate 0.47 ± 0.54)
+    1 of 2 kept by a Bayesian rule: the mean probability that a kept claim is false is 0.001, at most 0.05.
         Benjamini–Yekutieli keeps 1 at 0.05.
     """
     if isinstance(questions, str) or not isinstance(questions, Sequence) or not len(questions):

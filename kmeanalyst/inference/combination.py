@@ -148,17 +148,18 @@ class Combination(Printed):
     >>> both.check.pvalue, len(both.assumptions)  # of mmd_test; it is shown, and changes nothing
     (0.139..., 2)
     >>> both.probability("age > 50").notes[2]
-    'age > 50: 0.202 ± 0.015 by the release and 0.192 ± 0.018 by the sample, ...'
+    'age > 50: 0.202 ± 0.020 by the release and 0.192 ± 0.018 by the sample, which are 0.4 standard errors apart; the
+        sample has a weight of 0.37; the interval allows for the bound, and the error does not'
     >>> ka.combine(release, sample.head(500)).mean("age").heterogeneity
     Q = 0.018 on 1 df, p = 0.89, I² = 0 %
     >>> both.mean("age"), both.std("age"), both.quantile("age", 0.9)
-    (age: 38.58 ± 0.37 (95 %: 37.85 to 39.32; privacy 0.23, sampling 0.20, resolution 0.21),
-     std(age): 13.91 ± 0.35 (95 %: 13.16 to 14.67; privacy 0.24, sampling 0.19, resolution 0.16),
-     quantile(age, 0.9): 58.00 ± 0.77 (95 %: 57.00 to 60.00; privacy 0.40, sampling 0.40, resolution 0.52))
+    (age: 38.58 ± 0.39 (95 %: 37.79 to 39.37; privacy 0.22, sampling 0.20, resolution 0.25), std(age): 13.90 ± 0.37 (95 %:
+        13.08 to 14.72; privacy 0.21, sampling 0.22, resolution 0.21), quantile(age, 0.9): 58.00 ± 0.77 (95 %: 57.00 to
+        61.00; privacy 0.31, sampling 0.43, resolution 0.56))
     >>> [ask("age").value for ask in (both.expectation, both.var, both.median)], len(both.expectations(["age", "age > 50"]))
-    ([38.58..., 193.5..., 37.0], 2)
+    ([38.5818..., 193.2432..., 37.0], 2)
     >>> both.cdf("age", 50).value
-    0.800...
+    0.8013...
     >>> both.cov(["age", "hours-per-week"]).value.shape, both.corr(["age", "hours-per-week"]).names
     ((2, 2), ('age', 'hours-per-week'))
     """

@@ -95,8 +95,8 @@ class Release(ReleaseData):
         view   as in `expectation`: "fitted" by default where something was measured.
 
         >>> release.variable(["age", "hours-per-week"])  # or release["age"] for one
-        age: 38.60 ± 0.40 (16,000 points)
-        `hours-per-week`: 40.89 ± 0.57 (16,000 points)
+        age: 38.60 ± 0.43 (16,000 points)
+        `hours-per-week`: 40.89 ± 0.60 (16,000 points)
         """
         from kmeanalyst.inference.variables.random_variable import variable_of
 
@@ -110,8 +110,8 @@ class Release(ReleaseData):
         >>> release.groupby("sex").mean("hours-per-week")[["value", "standard_error"]]
                     value  standard_error
         sex
-        Female  38.612231        1.287557
-        Male    42.023167        0.765245
+        Female  38.612231        1.508910
+        Male    42.023167        0.803982
         """
         return GroupBy(self, column, where, view, level)
 

@@ -56,7 +56,7 @@ class Association(Printed):
 
     >>> found = ka.associations(release, ["age", "income"])[0]
     >>> found.measure, round(found.value, 2), [round(end, 2) for end in found.interval]
-    ('correlation ratio', 0.27, [0.16, 0.35])
+    ('correlation ratio', 0.27, [0.12, 0.37])
     """
 
     columns: tuple[str, str]
@@ -102,7 +102,7 @@ class Associations(Printed, list[Association]):
         """One row for each pair: value, standard_error, low, high (at 95 %), pvalue, view, note.
 
         >>> ka.associations(release, ["age", "income", "sex"]).to_frame()["pvalue"].round(2).tolist()
-        [0.0, 0.46, 0.0]
+        [0.0, 0.53, 0.0]
         """
         index = [(*one.columns, one.measure) for one in self]
         rows = [(one.value, one.standard_error, *one.interval, one.pvalue, one.view, one.note) for one in self]

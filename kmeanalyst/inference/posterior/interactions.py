@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -194,7 +194,7 @@ class Interactions:
         among = rest[self.chosen]
         joint = (self.weights[:, None] * among).T @ among
         total = joint.diagonal()
-        alone = dict(enumerate(own for own, *_ in self._between([(j,) for j in range(len(self.cells))], rest, total)))
+        alone = dict(enumerate(own for own, *_ in self._between(self._columns, rest, total)))
         singles = np.minimum(sum(alone.values()), total)
         owned, of_pairs = np.zeros_like(total), np.zeros_like(joint)
         for i, own, reach, trend, means in self._of_pairs(rest, total, alone, ranges):
@@ -261,9 +261,8 @@ class Interactions:
         What is left of a usual column's variance after a share with noise is known, 1/(1/noise + 1/prior), counts as far as the
         noise is half of the share: in more frequent cells the answers' own errors are the noise's.
         """
-        single = [(j,) for j in range(len(self.cells))]
         along = []
-        for j, (_, means, roots, cells) in enumerate(self._between(single, centred, np.zeros(centred.shape[1]))):
+        for j, (_, means, roots, cells) in enumerate(self._between(self._columns, centred, np.zeros(centred.shape[1]))):
             shares = (roots**2 + 1 / self.sizes[j]) / 2  # rows may have followed noise alone
             prior = _OF_COLUMNS * shares * (1 - shares) + 1e-12
             noise = self.noises[j][cells]
@@ -307,7 +306,7 @@ class Interactions:
         And for each larger set that was counted, after all pairs.
         """
         known = dict[tuple[int, ...], Array]()
-        for i, (between, means, roots, cells) in enumerate(self._between(self.pairs, rest, total)):
+        for i, (between, means, roots, cells) in enumerate(self._between(self._pairs, rest, total)):
             pair = self.pairs[i]
             parts = [alone[j] for j in pair]
             parts += [own for part, own in known.items() if set(part) < set(pair)] if len(pair) > 2 else []
@@ -316,26 +315,39 @@ class Interactions:
             yield i, own, self._most(i, ranges, cells, means, roots), trend, means
 
     def _between(
-        self, sets: Sequence[tuple[int, ...]], rest: Array, total: Array
+        self, prepared: list[_Places], rest: Array, total: Array
     ) -> Iterator[tuple[Array, Array, Array, Array]]:
         """For each set the variance (k,) between its cells beyond chance, means (c, k) times roots (c,) of shares, these, and which
         cells (c,) they are of.
         """
         weighted = self.weights[:, None] * rest[self.chosen]
         effective = 1 / float(self.weights @ self.weights)
+        for places in prepared:
+            sums = places.sums @ weighted
+            for own, roots, cells in places.of_sets:
+                means = sums[own] / roots[:, None]
+                between = (means**2).sum(axis=0)
+                chance = (len(cells) - 1) * np.maximum(total - between, 0.0) / max(effective - len(cells), 1.0)
+                yield np.maximum(between - chance, 0.0), means, roots, cells
+
+    @cached_property
+    def _columns(self) -> list[_Places]:
+        return list(self._prepared([(j,) for j in range(len(self.cells))]))
+
+    @cached_property
+    def _pairs(self) -> list[_Places]:
+        return list(self._prepared(self.pairs))
+
+    def _prepared(self, sets: Sequence[tuple[int, ...]]) -> Iterator[_Places]:
         for first in range(0, len(sets), _TOGETHER):
             some = [self._places(columns) for columns in sets[first : first + _TOGETHER]]
-            starts = np.cumsum([0, *(len(shares) for _, shares in some)])
-            places = np.stack([own + start for (own, _), start in zip(some, starts, strict=False)], axis=1)
-            sums = _sums(places, int(starts[-1]), weighted)
-            for (_, shares), start, stop in zip(some, starts[:-1], starts[1:], strict=True):
-                used = shares > 0
-                roots = np.sqrt(shares[used])
-                means = sums[start:stop][used] / roots[:, None]
-                between = (means**2).sum(axis=0)
-                cells = len(roots)
-                chance = (cells - 1) * np.maximum(total - between, 0.0) / max(effective - cells, 1.0)
-                yield np.maximum(between - chance, 0.0), means, roots, np.flatnonzero(used)
+            used = [np.flatnonzero(shares > 0) for _, shares in some]
+            ends = np.cumsum([0, *map(len, used)])
+            number = [np.cumsum(shares > 0).clip(1) - 1 + start for (_, shares), start in zip(some, ends, strict=False)]
+            places = np.stack([new[own] for (own, _), new in zip(some, number, strict=True)], axis=1)
+            roots = [np.sqrt(shares[cells]) for (_, shares), cells in zip(some, used, strict=True)]
+            of_sets = zip((slice(*own) for own in pairwise(ends)), roots, used, strict=True)
+            yield _Places(_summing(places, int(ends[-1])), list(of_sets))
 
     def _heaps(self, rest: Array, total: Array) -> Array:
         """(k, k) from mass that heaps within cells."""
@@ -415,6 +427,14 @@ class Interactions:
 
 
 @dataclass(frozen=True, eq=False)
+class _Places:
+    """Cells of some sets that have rows: what sums rows over them (c, m), and of each set its own, roots of shares, and numbers."""
+
+    sums: Any
+    of_sets: list[tuple[slice, Array, Array]]
+
+
+@dataclass(frozen=True, eq=False)
 class _Tie:
     """A pair whose columns depend on each other across their cells.
 
@@ -434,8 +454,13 @@ class _Tie:
 
 def _sums(places: Array, size: int, values: Array) -> Array:
     """(size, k) sums of values (m, k), each of which counts in several places (m, c)."""
+    return _summing(places, size) @ values
+
+
+def _summing(places: Array, size: int) -> Any:
+    """(size, m) what sums values of m rows over the places (m, c) of each."""
     m, count = places.shape
-    return csr_array((np.ones(m * count), places.ravel(), np.arange(0, m * count + 1, count)), (m, size)).T @ values
+    return csr_array((np.ones(m * count), places.ravel(), np.arange(0, m * count + 1, count)), (m, size)).T
 
 
 def _along(means: Array, variances: Array) -> Array:

@@ -303,8 +303,8 @@ def conditional_expectation(
     Errors    ValueError for values that are not of their column's domain.
 
     >>> release.conditional_expectation("income == '>50K'", given={"age": [30, 50]})
-    income == '>50K' | age = 30: 0.139 ± 0.037 (95 %: 0.067 to 0.212; privacy 0.017, sampling 0.008, resolution 0.032)
-    income == '>50K' | age = 50: 0.367 ± 0.053 (95 %: 0.262 to 0.471; privacy 0.030, sampling 0.014, resolution 0.042)
+    income == '>50K' | age = 30: 0.141 ± 0.040 (95 %: 0.063 to 0.219; privacy 0.017, sampling 0.008, resolution 0.035)
+    income == '>50K' | age = 50: 0.366 ± 0.067 (95 %: 0.235 to 0.498; privacy 0.030, sampling 0.014, resolution 0.058)
     """
     names, rows, several = given_rows(release, given)
     smooth = smoother(release, names, where=where, view=view, kernel=kernel)

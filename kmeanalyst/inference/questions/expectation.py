@@ -61,7 +61,7 @@ def expectation(
                answer is part of the error. See `population.default_view`.
 
     >>> release.expectation("age * `hours-per-week`", where="sex == 'Female'")
-    age * `hours-per-week` | sex == 'Female': 1446 ± 91 (95 %: 1267 to 1624; privacy 51, sampling 17, resolution 74)
+    age * `hours-per-week` | sex == 'Female': 1446 ± 103 (95 %: 1244 to 1647; privacy 51, sampling 17, resolution 88)
     >>> release.expectation(lambda rows: rows["age"] ** 2).value
     1684.9...
     """
@@ -74,9 +74,9 @@ def expectations(
     """E[question] for each of many questions, as `expectation` gives it: one solve for all their errors.
 
     >>> release.expectations(["age", "age > 30", "age > 50"])
-    age: 38.60 ± 0.39 (95 %: 37.82 to 39.37; privacy 0.26, sampling 0.18, resolution 0.23)
-    age > 30: 0.661 ± 0.013 (95 %: 0.635 to 0.687; privacy 0.008, sampling 0.006, resolution 0.009)
-    age > 50: 0.202 ± 0.016 (95 %: 0.172 to 0.233; privacy 0.008, sampling 0.005, resolution 0.013)
+    age: 38.60 ± 0.43 (95 %: 37.75 to 39.45; privacy 0.26, sampling 0.18, resolution 0.30)
+    age > 30: 0.661 ± 0.018 (95 %: 0.625 to 0.697; privacy 0.008, sampling 0.006, resolution 0.015)
+    age > 50: 0.202 ± 0.020 (95 %: 0.164 to 0.241; privacy 0.008, sampling 0.005, resolution 0.018)
     """
     population = population_of(release, where=where, view=view)
     return estimates(population, [mean_of(population, question) for question in questions])
@@ -86,7 +86,7 @@ def mean(release: ReleaseData, column: Question, *, where: Condition = None, vie
     """The mean of a column of numbers, or of an expression.
 
     >>> release.mean("age")
-    age: 38.60 ± 0.39 (95 %: 37.82 to 39.37; privacy 0.26, sampling 0.18, resolution 0.23)
+    age: 38.60 ± 0.43 (95 %: 37.75 to 39.45; privacy 0.26, sampling 0.18, resolution 0.30)
     """
     population = population_of(release, where=where, view=view)
     return estimate(population, mean_of(population, population.question(column)))
@@ -96,7 +96,7 @@ def total(release: ReleaseData, column: Question, *, where: Condition = None, vi
     """The sum of a column, or of an expression: N times its expectation, where N counts units if these are protected.
 
     >>> release.sum("`hours-per-week`")
-    sum(`hours-per-week`): 245352 ± 3418 (95 %: 238653 to 252052; privacy 2243, sampling 962, resolution 2393)
+    sum(`hours-per-week`): 245352 ± 3601 (95 %: 238294 to 252411; privacy 2248, sampling 962, resolution 2644)
     """
     found = mean(release, column, where=where, view=view)
     return _over_the_table(release, found, f"sum({shown(column)})", where, view)
@@ -106,7 +106,7 @@ def count(release: ReleaseData, condition: Question, *, where: Condition = None,
     """How many rows meet a condition: N times its probability, where N counts units if these are protected.
 
     >>> release.count("age > 50", where="sex == 'Male'")
-    count(age > 50) | sex == 'Male': 711 ± 74 (95 %: 567 to 856; privacy 44, sampling 25, resolution 54)
+    count(age > 50) | sex == 'Male': 711 ± 105 (95 %: 506 to 917; privacy 44, sampling 25, resolution 92)
     """
     found = probability(release, condition, where=where, view=view)
     return _over_the_table(release, found, f"count({shown(condition)})", where, view)
@@ -135,7 +135,7 @@ def probability(
     """The probability of a condition; ValueError if the question is not one.
 
     >>> release.probability("age > 50", where="sex == 'Male'")
-    age > 50 | sex == 'Male': 0.177 ± 0.018 (95 %: 0.141 to 0.212; privacy 0.011, sampling 0.006, resolution 0.013)
+    age > 50 | sex == 'Male': 0.177 ± 0.026 (95 %: 0.126 to 0.228; privacy 0.011, sampling 0.006, resolution 0.023)
     """
     population = population_of(release, where=where, view=view)
     return estimate(population, probability_of(population, condition))

@@ -47,8 +47,8 @@ def histogram(
     >>> release.histogram("sex")[["probability", "standard_error"]]
             probability  standard_error
     sex
-    Female     0.331615        0.008317
-    Male       0.668385        0.008317
+    Female     0.331615        0.007664
+    Male       0.668385        0.007664
     """
     return histogram_of_groups(population_of(release, where=where, view=view), column, bins, level)
 
@@ -174,8 +174,8 @@ class GroupBy:
     >>> release.groupby("income").mean("age")[["value", "standard_error", "low", "high"]]
                 value  standard_error        low       high
     income
-    <=50K   36.464868        0.558995  35.369258  37.560478
-    >50K    45.413935        1.266460  42.931720  47.896150
+    <=50K   36.464868        0.563800  35.359841  37.569895
+    >50K    45.413935        1.459802  42.552776  48.275095
     """
 
     release: ReleaseData = field(repr=False)

@@ -47,14 +47,15 @@ class RegressionEstimate(Printed):
     notes         what a reader should know in addition to the numbers.
     fit           the equations and their root, for intervals and predictions.
 
-    Intervals hold both value ± z · standard error and the inverted score's interval, and pvalue is the larger of the two tests':
+    Intervals hold both value ± z · standard error and the inverted score's interval, and pvalue is the larger of the two
+        tests':
     where noise leaves it open whether a coefficient is finite, an end is infinite.
 
     >>> fit = release.glm("age ~ `education-num` + sex")
     >>> fit.names
     ('intercept', '`education-num`', "sex == 'Male'")
     >>> fit["education-num"], fit.view
-    (age ~ `education-num`: 0.28 ± 0.54 (95 %: -0.77 to 1.37; privacy 0.30, sampling 0.07, resolution 0.44), 'fitted')
+    (age ~ `education-num`: 0.28 ± 0.68 (95 %: -1.08 to 1.64; privacy 0.30, sampling 0.07, resolution 0.61), 'fitted')
     """
 
     target: str
@@ -113,8 +114,8 @@ class RegressionEstimate(Printed):
         >>> release.glm("age ~ `education-num`").to_frame()[["value", "standard_error", "pvalue"]].round(3)
                           value  standard_error  pvalue
         term
-        intercept        35.848           5.464   0.000
-        `education-num`   0.274           0.535   0.609
+        intercept        35.848           6.952   0.000
+        `education-num`   0.274           0.682   0.689
         """
         frame = self.coefficients.to_frame(level).set_axis(self._index)
         frame.insert(4, "pvalue", self.pvalues)
@@ -128,8 +129,8 @@ class RegressionEstimate(Printed):
 
         >>> release.glm("income ~ sex", "binomial").predict(pd.DataFrame({"sex": ["Male", "Female"]})).iloc[:, :4].round(3)
            value  standard_error    low   high
-        0  0.291           0.011  0.270  0.312
-        1  0.133           0.018  0.101  0.173
+        0  0.291           0.012  0.267  0.315
+        1  0.133           0.020  0.099  0.178
         """
         return predicted(self.fit, as_frame(frame), level)
 

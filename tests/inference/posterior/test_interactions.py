@@ -92,7 +92,7 @@ def test_a_pair_that_nobody_looked_at_departs_as_far_as_its_columns_shares_allow
 
 
 def _of_cells(found: Interactions, h: Array) -> tuple[Array, Array, Array]:
-    _, means, roots, cells = next(found._between([(0, 1)], h, found.weights @ h**2))
+    _, means, roots, cells = next(found._between(list(found._prepared([(0, 1)])), h, found.weights @ h**2))
     return cells, means, roots
 
 

@@ -11,7 +11,7 @@ from representation_cases import measured
 from simulated_releases import measured_release
 
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_model
-from kmeanalyst.inference.posterior import equations, posterior
+from kmeanalyst.inference.posterior import equations, posterior, through_tables
 from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance
 from kmeanalyst.inference.posterior.posterior import Posterior
 from kmeanalyst.inference.posterior.through_tables import around_points, posterior_around, spread_from_independence
@@ -54,7 +54,9 @@ def fit(measurement: Measurement) -> Posterior:
     """Around other rows of the population, of unequal weights."""
     rng = np.random.default_rng(1)
     rows = table(500, rng)
-    return posterior_around(measurement, rows, rng.dirichlet(np.full(len(rows), 5.0)), 0.02, 60.0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(through_tables, "_LEFT", 1e-6)
+        return posterior_around(measurement, rows, rng.dirichlet(np.full(len(rows), 5.0)), 0.02, 60.0)
 
 
 def test_a_pair_that_was_counted_may_have_the_trend_that_its_table_shows(fit: Posterior):
