@@ -13,8 +13,8 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 192,
     "kmeanalyst/cli": 1_578,
-    "kmeanalyst/inference": 13_255,
-    "kmeanalyst/kernels": 3_243,
+    "kmeanalyst/inference": 13_258,
+    "kmeanalyst/kernels": 3_216,
     "kmeanalyst/learning": 2_888,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 441,

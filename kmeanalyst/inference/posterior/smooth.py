@@ -17,7 +17,8 @@ from scipy.special import logsumexp
 from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance
 from kmeanalyst.inference.posterior.posterior import EvenDepartures, Posterior
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features.principal import principal_directions, projected
+from kmeanalyst.kernels.embedding import row_blocks
+from kmeanalyst.kernels.features.principal import principal_directions
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.near_rows import clouds_around
@@ -55,7 +56,9 @@ def _coordinates(measurement: Measurement, rows: Array, clouds: Any, reference: 
     above = max(2, int((along.variances > _resolved(measurement) ** 2 / 2).sum()))
     vectors = along.vectors[:, :above]
     origin = vectors.T @ feature_mean(feature_map, singles, mass)
-    return projected(feature_map, rows, vectors) - origin, vectors.T @ measurement.vector - origin
+    blocks = row_blocks(len(rows), feature_map.width)
+    seen = np.vstack([feature_map.compact(rows[block]) @ vectors for block in blocks])
+    return seen - origin, vectors.T @ measurement.vector - origin
 
 
 def _resolved(measurement: Measurement) -> float:

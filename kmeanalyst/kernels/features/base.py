@@ -38,10 +38,6 @@ class FeatureMap(ABC):
         """Features of the rows (n, F), as a sparse array if most of them are 0: for products, which both kinds have."""
         return self(X)
 
-    def rough(self, X: Array) -> Array | csr_array:
-        """What `compact` gives, to six digits where that is faster: for rows that the analyst made, never for private rows."""
-        return self.compact(X)
-
     def gram(self, X: Array, Y: Array) -> Array:
         return self(X) @ self(Y).T
 

@@ -119,17 +119,6 @@ class RandomFourier(FeatureMap):
             looks = looks | (self.tables[j] != 0).any(axis=0)
         return np.flatnonzero(looks)
 
-    def rough(self, X: Array) -> Array:
-        """Features in single precision, phases brought to [−π, π] first: a third of the time."""
-        phases = self.phases(X)
-        phases -= 2 * np.pi * np.rint(phases / (2 * np.pi))
-        half, R = phases.astype(np.float32), self.n_frequencies
-        features = np.empty((len(phases), self.dimension), dtype=np.float32)
-        np.cos(half, out=features[:, :R])
-        np.sin(half, out=features[:, R:])
-        features *= np.float32(self.size)
-        return features
-
     def __call__(self, X: Array) -> Array:
         phases = self.phases(X)
         features = np.empty((len(phases), self.dimension))

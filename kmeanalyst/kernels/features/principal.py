@@ -9,7 +9,6 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
 
 _MOST = 500
@@ -65,14 +64,3 @@ def principal_directions(
     # with the roots of the weights the vectors have weighted mean 0: features need no centring before they are summed
     vectors = features.T @ (root[:, None] * found.vectors) / np.sqrt(found.variances)
     return Directions(vectors, found.variances)
-
-
-def projected(feature_map: FeatureMap, rows: Array, vectors: Array) -> Array:
-    """Features of rows (n, d) along vectors (F, K): (n, K)."""
-    blocks = row_blocks(len(rows), feature_map.width)
-
-    def along(i: int) -> Array:
-        features = feature_map.rough(rows[blocks[i]])
-        return (features @ vectors.astype(features.dtype)).astype(np.float64)
-
-    return np.vstack(list(in_threads(along, len(blocks))))
