@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 192,
     "kmeanalyst/cli": 1_578,
-    "kmeanalyst/inference": 13_258,
+    "kmeanalyst/inference": 13_236,
     "kmeanalyst/kernels": 3_216,
     "kmeanalyst/learning": 2_888,
     "kmeanalyst/plots": 834,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_164,
     "release_side/publishing": 3_191,
     "release_side/quality": 1_482,
-    "tests": 48_987,
+    "tests": 48_975,
 }
 
 

@@ -7,6 +7,7 @@ has a valid error. Derivation, and how κ is found: tutorials/derivations.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -57,6 +58,7 @@ class Posterior:
     prior       how far a population may depart from these.
     determined  γ, how many directions the measurement determines.
     clouds      (m, n) means over the rows of each cloud; None where rows are the released points, each a cloud by itself.
+    seen        of clouds, the features (k, F) of other rows.
     """
 
     rows: Array
@@ -70,6 +72,7 @@ class Posterior:
     noise_scale: float
     n_rows: int
     clouds: Any = None
+    seen: Callable[[Array], Array] | None = None
 
     @property
     def on_points(self) -> bool:

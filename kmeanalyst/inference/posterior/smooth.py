@@ -6,6 +6,7 @@ Derivation: tutorials/derivations.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,19 +37,22 @@ def around_clouds(measurement: Measurement, domain: Domain, points: Array, proba
     Released points were fitted to the noise: a reference of nothing but them would leave the measurement nothing to say.
     """
     rows, clouds, reference = clouds_around(domain, points, probabilities, np.random.default_rng(0))
-    features, target = _coordinates(measurement, rows, clouds, reference)
+    seen, target = _coordinates(measurement, rows, clouds, reference)
+    features = seen(rows)
     A = clouds @ features
     problem = _Problem(A, target, np.log(reference), _resolved(measurement) ** 2, measurement.n_rows)
     p, second, kappa, finest, determined = problem.with_spread_from_evidence()
     covariance = FeatureCovariance.of(csr_array(A), (1 - _OUTSIDE) * p + _OUTSIDE * reference)
     return Posterior(
         rows, features, target, p, second, Equations.of(covariance, None, kappa, measurement.noise_scale**2),
-        EvenDepartures(covariance.weights, finest), determined, measurement.noise_scale, measurement.n_rows, clouds,
+        EvenDepartures(covariance.weights, finest), determined, measurement.noise_scale, measurement.n_rows, clouds, seen,
     )  # fmt: skip
 
 
-def _coordinates(measurement: Measurement, rows: Array, clouds: Any, reference: Array) -> tuple[Array, Array]:
-    """Features of the rows (n, K) and the measurement (K,), along the reference's directions above the noise."""
+def _coordinates(
+    measurement: Measurement, rows: Array, clouds: Any, reference: Array
+) -> tuple[Callable[[Array], Array], Array]:
+    """What gives features (n, K) of rows, and the measurement (K,), along the reference's directions above the noise."""
     feature_map = measurement.feature_map
     m = int((np.diff(clouds.indptr) == 1).sum())  # clouds of one row, the first
     singles, mass = rows[:m], reference[:m] / reference[:m].sum()
@@ -56,9 +60,12 @@ def _coordinates(measurement: Measurement, rows: Array, clouds: Any, reference: 
     above = max(2, int((along.variances > _resolved(measurement) ** 2 / 2).sum()))
     vectors = along.vectors[:, :above]
     origin = vectors.T @ feature_mean(feature_map, singles, mass)
-    blocks = row_blocks(len(rows), feature_map.width)
-    seen = np.vstack([feature_map.compact(rows[block]) @ vectors for block in blocks])
-    return seen - origin, vectors.T @ measurement.vector - origin
+
+    def seen(others: Array) -> Array:
+        blocks = row_blocks(len(others), feature_map.width)
+        return np.vstack([feature_map.compact(others[block]) @ vectors for block in blocks]) - origin
+
+    return seen, vectors.T @ measurement.vector - origin
 
 
 def _resolved(measurement: Measurement) -> float:

@@ -20,7 +20,6 @@ from kmeanalyst.inference.estimate.error_model import MeasuredErrors
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Population, estimates, population_of, released_view, shown
 from kmeanalyst.inference.estimate.statistic import Statistic
-from kmeanalyst.inference.posterior.posterior import Posterior
 from kmeanalyst.kernels import Kernel, MultiScale, SoftenedProduct
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
@@ -29,8 +28,6 @@ from kmeanalyst.releases.derived import sources_of
 from kmeanalyst.releases.domain.column import KEPT
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
-from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 from kmeanalyst.releases.rules.kept_rows import kept_or
 from kmeanalyst.representation.weights.views import systematic_indices
@@ -183,28 +180,6 @@ _EXCHANGES = 2  # rows of q for each of them
 
 
 @dataclass(frozen=True, eq=False)
-class _Precision:
-    """S⁻¹ of columns (F, k) by Woodbury's identity, and y − E_p φ."""
-
-    residual: Array  # (F,)
-    centred: Array  # (n, F) features of rows less their mean, times √(κ′/n)
-    noise_variance: float
-
-    @classmethod
-    def of(cls, measurement: Measurement, fit: Posterior) -> _Precision:
-        rows = fit.rows[systematic_indices(fit.weights, _ROWS)]
-        features = measurement.feature_map(rows)
-        scale = np.sqrt(fit.spread / len(rows))
-        residual = measurement.vector - feature_mean(measurement.feature_map, fit.rows, fit.weights)
-        return cls(residual, scale * (features - features.mean(axis=0)), measurement.noise_scale**2)
-
-    def __matmul__(self, D: Array) -> Array:
-        X, n = self.centred, len(self.centred)
-        inner = cho_factor(X @ X.T + self.noise_variance * np.eye(n))
-        return (D - X.T @ cho_solve(inner, X @ D)) / self.noise_variance
-
-
-@dataclass(frozen=True, eq=False)
 class Amplitudes:
     """The posterior of α around each of some given values.
 
@@ -240,10 +215,10 @@ class Amplitudes:
 def amplitudes(smooth: Smoother, at: Array) -> Amplitudes | None:
     """What the measurement says of amplitudes at φ (q, r + 1); None where there is no fit to random features."""
     population, model = smooth.population, smooth.population.model
-    measurement = population.release.measurement
-    if not isinstance(model, MeasuredErrors) or model.posterior.on_points or measurement is None:
+    if not isinstance(model, MeasuredErrors) or model.posterior.on_points:
         return None
     fit, first = model.posterior, len(model.weights)
+    assert fit.seen is not None
     given = np.ones(len(fit.rows)) if population.given is None else population.given[first:].astype(float)
     share = float(fit.weights @ given)
     if share <= 0:
@@ -253,19 +228,12 @@ def amplitudes(smooth: Smoother, at: Array) -> Amplitudes | None:
     exchanged = _exchanged(population.release, smooth.conditioning.names, fit.rows[drawn], rng)
     s = smooth.weight_function(at)[first + drawn]
     b = s / np.maximum((s**2).mean(axis=0), 1e-300)
-    features = measurement.feature_map
-    home = features(fit.rows[drawn])
-    moved = [(home - features(rows)).T @ b / len(drawn) for rows in exchanged]  # (F, q) E_(p−q) b φ
-    D = share * np.mean(moved, axis=0)
-    precision = _precision(population.release, measurement, fit)
-    weighted = precision @ D
-    variance = 1 / (_PRIOR**-2 + np.einsum("fk,fk->k", D, weighted))
-    mean = variance * (precision.residual @ weighted)
+    moved = [(fit.features[drawn] - fit.seen(rows)).T @ b / len(drawn) for rows in exchanged]
+    D = share * np.mean(moved, axis=0)  # (K, q) E_(p−q) b φ
+    weighted = fit.equations.solved(D)
+    variance = 1 / (_PRIOR**-2 + np.einsum("kq,kq->q", D, weighted))
+    mean = variance * ((fit.target - fit.weights @ fit.features) @ weighted)
     return Amplitudes(population, first + drawn, exchanged, b * s / len(drawn), mean, np.sqrt(variance))
-
-
-def _precision(release: ReleaseData, measurement: Measurement, fit: Posterior) -> _Precision:
-    return kept(release, "amplitude", lambda: _Precision.of(measurement, fit))
 
 
 def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.random.Generator) -> tuple[Array, ...]:
