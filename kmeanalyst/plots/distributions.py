@@ -13,20 +13,8 @@ from kmeanalyst.inference.questions import tables
 from kmeanalyst.inference.questions.expectation import expectations
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.plots import style
 from kmeanalyst.plots.axes import Positions, are_long, axis_label, cut, positions_of
-from kmeanalyst.plots.style import (
-    INK,
-    RELEASE,
-    RULE,
-    SAMPLE,
-    SIZE,
-    axes_of,
-    condition_and_notes,
-    explain,
-    percent,
-    plain,
-    whiskers,
-)
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.release import Question, ReleaseData, View
@@ -87,21 +75,21 @@ def histogram(
         shares = expectations(rows, asked, where=where, view="signed").to_frame(level)
         _marks(ax, positions, shares.iloc[kept], len(rows))
         notes += [note for note in counted if note.startswith(f"{column}: ")]
-    _explain(ax, [release], frame, level, condition_and_notes(where, notes))
+    _explain(ax, [release], frame, level, style.condition_and_notes(where, notes))
     return ax
 
 
 def _explain(ax: Axes, releases: Sequence[ReleaseData], frame: pd.DataFrame, level: float, notes: list[str]) -> None:
-    explain(ax, releases, str(frame["view"].iloc[0]), f"whiskers: {percent(level)} intervals", notes)
+    style.explain(ax, releases, str(frame["view"].iloc[0]), f"whiskers: {style.percent(level)} intervals", notes)
 
 
 def size_of_bars(labels: Sequence[str]) -> tuple[float, float]:
     """The size of a figure of bars with these labels, in inches: each has its own line where they are long."""
-    return (SIZE[0], max(SIZE[1], 1.3 + _ROW_HEIGHT * len(labels))) if are_long(labels) else SIZE
+    return (style.SIZE[0], max(style.SIZE[1], 1.3 + _ROW_HEIGHT * len(labels))) if are_long(labels) else style.SIZE
 
 
 def size_of_histogram(column: Column) -> tuple[float, float]:
-    levels = [plain(level) for level in column.levels] if isinstance(column, Categorical) else []
+    levels = [style.plain(level) for level in column.levels] if isinstance(column, Categorical) else []
     return size_of_bars(levels[:_MOST_LEVELS])
 
 
@@ -115,14 +103,14 @@ def _of_variable(
     if kind is not None:
         ax.set(**{f"{'y' if positions.labels_are_long else 'x'}label": axis_label(None, name)})
     conditions = " and ".join(condition.text for condition in variable.conditions)
-    _explain(ax, releases, frame, level, condition_and_notes(conditions or None))
+    _explain(ax, releases, frame, level, style.condition_and_notes(conditions or None))
     return ax
 
 
 def bars(frame: pd.DataFrame, column: Column | None, name: str, ax: Axes | None) -> tuple[Axes, Positions]:
     """Draw a histogram's probabilities and intervals, as horizontal bars where labels are long. Returns the positions."""
     positions = positions_of(frame, column)
-    ax = axes_of(ax, size_of_bars(positions.labels or ()))
+    ax = style.axes_of(ax, size_of_bars(positions.labels or ()))
     down = bars_at(ax, positions, *map(positions.heights, values_and_errors(frame)))
     labels = (axis_label(column, name), positions.height)
     ax.set(xlabel=labels[down], ylabel=labels[not down])
@@ -142,19 +130,19 @@ def bars_at(ax: Axes, positions: Positions, values: Array, errors: Array) -> boo
     solid = np.flatnonzero(~positions.stems)
     drawn = draw(
         positions.lefts[solid], values[solid], (positions.rights - positions.lefts)[solid], align="edge", label="release",
-        color=(RELEASE.colour, _FILL), edgecolor=RELEASE.colour, linewidth=0.8,
+        color=(style.RELEASE.colour, _FILL), edgecolor=style.RELEASE.colour, linewidth=0.8,
     )  # fmt: skip
     if positions.missing is not None:
         drawn.patches[solid.tolist().index(positions.missing)].set(hatch="///", facecolor="white")
     if positions.stems.any():  # public atoms among ranges
         at, heights = positions.middles[positions.stems], values[positions.stems]
-        ax.vlines(at, 0, heights, color=RELEASE.colour, linewidth=2)
+        ax.vlines(at, 0, heights, color=style.RELEASE.colour, linewidth=2)
         ax.plot(
             at,
             heights,
             linestyle="",
             marker="D",
-            color=RELEASE.colour,
+            color=style.RELEASE.colour,
             markersize=6,
             label=f"a single value{'' if positions.per is None else ' (right)'}",
         )
@@ -164,8 +152,10 @@ def bars_at(ax: Axes, positions: Positions, values: Array, errors: Array) -> boo
                 "right", functions=(lambda y: np.multiply(y, of_one), lambda p: np.divide(p, of_one))
             )
             right.set_ylabel("probability of a single value")
-    whiskers(ax, positions.middles, values, errors, down=down, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
-    (ax.axvline if down else ax.axhline)(0, color=RULE, linewidth=0.8)
+    style.whiskers(
+        ax, positions.middles, values, errors, down=down, fmt="none", ecolor=style.INK, elinewidth=1, capsize=2
+    )
+    (ax.axvline if down else ax.axhline)(0, color=style.RULE, linewidth=0.8)
     positions.mark(ax, "y" if down else "x")
     if positions.stems.any():
         _legend(ax, down)
@@ -176,10 +166,10 @@ def bars_at(ax: Axes, positions: Positions, values: Array, errors: Array) -> boo
 
 def _marks(ax: Axes, positions: Positions, shares: pd.DataFrame, n_rows: int) -> None:
     down = positions.labels_are_long
-    whiskers(
+    style.whiskers(
         ax, positions.offset(_OFFSET), *map(positions.heights, values_and_errors(shares, "value")), down=down,
-        linestyle="", marker=SAMPLE.marker, markersize=4.5,
-        color=SAMPLE.colour, markerfacecolor="white", elinewidth=1, label=f"your {n_rows:,} rows",
+        linestyle="", marker=style.SAMPLE.marker, markersize=4.5,
+        color=style.SAMPLE.colour, markerfacecolor="white", elinewidth=1, label=f"your {n_rows:,} rows",
     )  # fmt: skip
     _legend(ax, down)
 

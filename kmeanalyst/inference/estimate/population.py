@@ -105,7 +105,6 @@ def infeasible_value(what: str, feasible: Any, value: Callable[[Any], float]) ->
     return f"{what}: signed weights can give one. The probability view {instead}."
 
 
-_NOTHING_SAID = "its interval is all that is possible: the release says next to nothing of this"
 _MOST_OF_VARIANCE = 0.5  # a larger share of resolution in an answer's variance is said in a note
 _TOGETHER = 64  # questions whose errors are computed at once
 Where = Question | Sequence[Question] | None
@@ -304,7 +303,7 @@ def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str,
     on_both = (*distribution.notes, *distribution.model.notes)
     notes = (*statistic.notes, *on_both, *_weakness(distribution, question, parts, error))
     if possible is not None and 1.96 * error > max(value - possible[0], possible[1] - value) > 0:
-        notes += (_NOTHING_SAID,)
+        notes += ("its interval is all that is possible: the release says next to nothing of this",)
     return Estimate(
         value=value, standard_error=error, parts=parts, view=distribution.view, question=question,
         notes=notes, terms=() if influence is None else distribution.terms(influence),

@@ -19,14 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.learning.training.model_contents import (
-    OURS,
-    bytes_referred_to,
-    check_made,
-    check_schema,
-    check_skops,
-    check_texts,
-)
+from kmeanalyst.learning.training import model_contents
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData
@@ -259,11 +252,11 @@ def _loaded(path: str | Path, trusted: tuple[str, ...]) -> Any:
     import skops.io as skops
 
     try:
-        check_schema(_schema_of(path), trusted)
-        model: Any = skops.load(path, trusted=[*OURS, *trusted])
-        check_made(model, trusted)
+        model_contents.check_schema(_schema_of(path), trusted)
+        model: Any = skops.load(path, trusted=[*model_contents.OURS, *trusted])
+        model_contents.check_made(model, trusted)
         if isinstance(vars(model).get("report"), TrainingReport):
-            check_texts(model.report)
+            model_contents.check_texts(model.report)
     except Exception as error:
         raise ValueError(
             f"{one_line(path)} is not a sound model file: {one_line(f'{error!s:.300}')}. Ask for the file that write_model wrote; "
@@ -277,10 +270,10 @@ def untrusted_types(path: str | Path) -> tuple[str, ...]:
     import skops
     import skops.io
 
-    check_skops(skops.__version__)
+    model_contents.check_skops(skops.__version__)
     try:
         _check_size(path)
-        return tuple(sorted(set(skops.io.get_untrusted_types(file=path)) - set(OURS)))
+        return tuple(sorted(set(skops.io.get_untrusted_types(file=path)) - set(model_contents.OURS)))
     except (FileNotFoundError, _TooLarge):
         raise
     except Exception as error:  # any error that an external file causes
@@ -301,7 +294,7 @@ def _check_size(path: str | Path) -> None:
     if sizes.get(_SCHEMA, 0) > MOST_SCHEMA_BYTES:
         raise _too_large(path, sizes[_SCHEMA], MOST_SCHEMA_BYTES, f"{_SCHEMA} of a model")
     if unpacked <= MOST_BYTES:
-        unpacked = max(unpacked, bytes_referred_to(_schema_of(path), sizes))
+        unpacked = max(unpacked, model_contents.bytes_referred_to(_schema_of(path), sizes))
     if unpacked > MOST_BYTES:
         raise _too_large(path, unpacked, MOST_BYTES, "a model")
 

@@ -18,24 +18,15 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Columns
-from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions import syntax, words
 from kmeanalyst.releases.expressions.extent import Extent, extent_of
 from kmeanalyst.releases.expressions.meaning import Interpreter
 from kmeanalyst.releases.expressions.syntax import (
     DEEPEST,
     LONGEST,
     TURNED,
-    Arithmetic,
-    Call,
-    Comparison,
-    Constant,
-    Items,
-    Logic,
-    Name,
     Node,
-    Not,
     Parser,
-    Sign,
     denied,
     number_written,
     parts_of,
@@ -73,7 +64,7 @@ def any_of(*conditions: Expression) -> Expression:
     roots = tuple(condition._root for condition in conditions)
     columns = dict.fromkeys(name for condition in conditions for name in condition.columns)
     text = " or ".join(f"({condition.text})" for condition in conditions)
-    return Expression(text, tuple(columns), Logic(roots[0].span, "or", roots))
+    return Expression(text, tuple(columns), syntax.Logic(roots[0].span, "or", roots))
 
 
 @dataclass(frozen=True)
@@ -117,13 +108,13 @@ class Expression:
         """
         found: list[tuple[str, str, float | str | bool]] = []
         for part in parts_of(self._root):
-            if not isinstance(part, Comparison):
+            if not isinstance(part, syntax.Comparison):
                 continue
             for left, (sign, right) in zip((part.first, *(each for _, each in part.rest)), part.rest, strict=False):
-                values = right.items if isinstance(right, Items) else (right,)
-                if isinstance(left, Name):
-                    found += [(left.name, sign, value.value) for value in values if isinstance(value, Constant)]
-                elif isinstance(left, Constant) and isinstance(right, Name):
+                values = right.items if isinstance(right, syntax.Items) else (right,)
+                if isinstance(left, syntax.Name):
+                    found += [(left.name, sign, value.value) for value in values if isinstance(value, syntax.Constant)]
+                elif isinstance(left, syntax.Constant) and isinstance(right, syntax.Name):
                     found.append((right.name, TURNED.get(sign, sign), left.value))
         return tuple(found)
 
@@ -134,10 +125,12 @@ class Expression:
         >>> parse("bid == ask and bid == 3").equalled
         (('bid', 'ask'),)
         """
-        comparisons = [part for part in parts_of(self._root) if isinstance(part, Comparison)]
+        comparisons = [part for part in parts_of(self._root) if isinstance(part, syntax.Comparison)]
         sides = [((part.first, *(each for _, each in part.rest)), part.rest) for part in comparisons]
         pairs = [(a, b) for left, rest in sides for a, (sign, b) in zip(left, rest, strict=False) if sign == "=="]
-        return tuple((one.name, two.name) for one, two in pairs if isinstance(one, Name) and isinstance(two, Name))
+        return tuple(
+            (one.name, two.name) for one, two in pairs if isinstance(one, syntax.Name) and isinstance(two, syntax.Name)
+        )
 
     @property
     def difference(self) -> tuple[str, str] | None:
@@ -147,7 +140,7 @@ class Expression:
         (('left', 'came'), None)
         """
         match self._root:
-            case Arithmetic(first=Name(name=a), rest=(("-", Name(name=b)),)):
+            case syntax.Arithmetic(first=syntax.Name(name=a), rest=(("-", syntax.Name(name=b)),)):
                 return a, b
         return None
 
@@ -159,8 +152,10 @@ class Expression:
         (True, False)
         """
         parts = list(parts_of(self._root))
-        calls = [part.function for part in parts if isinstance(part, Call)]
-        return not any(isinstance(part, Arithmetic | Sign) for part in parts) and set(calls) <= {"missing"}
+        calls = [part.function for part in parts if isinstance(part, syntax.Call)]
+        return not any(isinstance(part, syntax.Arithmetic | syntax.Sign) for part in parts) and set(calls) <= {
+            "missing"
+        }
 
     @property
     def joined(self) -> tuple[str, ...]:
@@ -169,7 +164,7 @@ class Expression:
         >>> parse("city == 'Basel' and (age > 3 or rich)").joined, parse("age > 3").joined
         (("city == 'Basel'", 'age > 3 or rich'), ('age > 3',))
         """
-        if not isinstance(self._root, Logic) or self._root.word != "and":
+        if not isinstance(self._root, syntax.Logic) or self._root.word != "and":
             return (self.text,)
         return tuple(self.text[part.span.start : part.span.end] for part in self._root.operands)
 
@@ -181,13 +176,13 @@ class Expression:
         (('city', ('Basel', 'Genf')), None)
         """
         root = self._root
-        if not isinstance(root, Comparison) or len(root.rest) != 1 or root.rest[0][0] not in ("==", "in"):
+        if not isinstance(root, syntax.Comparison) or len(root.rest) != 1 or root.rest[0][0] not in ("==", "in"):
             return None
         sides = (root.first, root.rest[0][1])
-        name, other = sides if isinstance(sides[0], Name) else sides[::-1]
-        items = other.items if isinstance(other, Items) else (other,)
-        texts = tuple(item.value for item in items if isinstance(item, Constant) and isinstance(item.value, str))
-        return (name.name, texts) if isinstance(name, Name) and len(texts) == len(items) else None
+        name, other = sides if isinstance(sides[0], syntax.Name) else sides[::-1]
+        items = other.items if isinstance(other, syntax.Items) else (other,)
+        texts = tuple(item.value for item in items if isinstance(item, syntax.Constant) and isinstance(item.value, str))
+        return (name.name, texts) if isinstance(name, syntax.Name) and len(texts) == len(items) else None
 
     @property
     def read_as_numbers(self) -> tuple[str, ...]:
@@ -196,9 +191,9 @@ class Expression:
         >>> parse("2 * number(size) + age").read_as_numbers
         ('size',)
         """
-        calls = [part for part in parts_of(self._root) if isinstance(part, Call) and part.function == "number"]
+        calls = [part for part in parts_of(self._root) if isinstance(part, syntax.Call) and part.function == "number"]
         named = (part.arguments[0] for part in calls)
-        return tuple(dict.fromkeys(name.name for name in named if isinstance(name, Name)))
+        return tuple(dict.fromkeys(name.name for name in named if isinstance(name, syntax.Name)))
 
     def denied(self) -> Expression:
         """The condition that holds where this one is definitely false, which no comparison with a missing cell is."""
@@ -216,7 +211,7 @@ class Expression:
         root = named(self._root, derived) if derived else self._root
         if root is self._root:
             return self
-        columns = dict.fromkeys(part.name for part in parts_of(root) if isinstance(part, Name))
+        columns = dict.fromkeys(part.name for part in parts_of(root) if isinstance(part, syntax.Name))
         return Expression(self.text, tuple(columns), root)
 
     def undefined_at(self, frame: pd.DataFrame) -> Array:
@@ -264,17 +259,17 @@ def named(node: Node, columns: Mapping[tuple[str, str], tuple[str, float, float]
     columns   (a, b) → the column of a - b, and between which numbers, not at them, a comparison with it is one with a - b.
     """
     match node:
-        case Comparison(first=a, rest=((sign, b),)) if sign in TURNED:
+        case syntax.Comparison(first=a, rest=((sign, b),)) if sign in TURNED:
             for left, way, right in ((a, sign, b), (b, TURNED[sign], a)):
                 if (found := _compared(left, right, columns)) is not None:
                     column, number, turned = found
                     way = TURNED[way] if turned else way
-                    return Comparison(node.span, column, ((way, Constant(node.span, number)),))
-        case Not(operand=inner):
+                    return syntax.Comparison(node.span, column, ((way, syntax.Constant(node.span, number)),))
+        case syntax.Not(operand=inner):
             return replace(node, operand=named(inner, columns))
-        case Logic(operands=parts):
+        case syntax.Logic(operands=parts):
             return replace(node, operands=tuple(named(part, columns) for part in parts))
-        case Call(function="where", arguments=(test, *values)):
+        case syntax.Call(function="where", arguments=(test, *values)):
             return replace(node, arguments=(named(test, columns), *values))
     return node
 
@@ -284,16 +279,16 @@ def _compared(
 ) -> tuple[Node, float, bool] | None:
     """The derived column, or its absolute value, that these sides compare, with which number, and whether with turned signs."""
     apart, number = left, _number(right)
-    if isinstance(left, Name) and isinstance(right, Name):
-        apart, number = Arithmetic(left.span, left, (("-", right),)), 0.0
-    within = isinstance(apart, Call) and apart.function == "abs"
-    match apart.arguments[0] if isinstance(apart, Call) and within else apart:
-        case Arithmetic(first=Name(name=a), rest=(("-", Name(name=b)),)) if number is not None:
+    if isinstance(left, syntax.Name) and isinstance(right, syntax.Name):
+        apart, number = syntax.Arithmetic(left.span, left, (("-", right),)), 0.0
+    within = isinstance(apart, syntax.Call) and apart.function == "abs"
+    match apart.arguments[0] if isinstance(apart, syntax.Call) and within else apart:
+        case syntax.Arithmetic(first=syntax.Name(name=a), rest=(("-", syntax.Name(name=b)),)) if number is not None:
             for pair, turn in (((a, b), 1), ((b, a), -1)):
                 name, lower, upper = columns.get(pair, ("", 0.0, 0.0))
-                column: Node = Name(left.span, name)
+                column: Node = syntax.Name(left.span, name)
                 if within and lower < -abs(number) and abs(number) < upper:
-                    return Call(left.span, "abs", (column,)), number, False
+                    return syntax.Call(left.span, "abs", (column,)), number, False
                 if not within and lower < turn * number < upper:
                     return column, turn * number, turn < 0
     return None
@@ -301,8 +296,8 @@ def _compared(
 
 def _number(node: Node) -> float | None:
     match node:
-        case Constant(value=value) if type(value) in (int, float):
+        case syntax.Constant(value=value) if type(value) in (int, float):
             return float(value)
-        case Sign(sign="-", operand=inner) if (found := _number(inner)) is not None:
+        case syntax.Sign(sign="-", operand=inner) if (found := _number(inner)) is not None:
             return -found
     return None

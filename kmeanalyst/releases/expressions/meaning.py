@@ -18,22 +18,9 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
-from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions import syntax, words
 from kmeanalyst.releases.expressions.arrays import CALCULATE, calendar_of, codes_of, compared, days_of, numbers_in
-from kmeanalyst.releases.expressions.syntax import (
-    NUMBER,
-    Arithmetic,
-    Call,
-    Comparison,
-    Constant,
-    Items,
-    Logic,
-    Name,
-    Node,
-    Not,
-    Sign,
-    number_written,
-)
+from kmeanalyst.releases.expressions.syntax import NUMBER, Node, number_written
 from kmeanalyst.releases.expressions.words import ExpressionError
 
 _Run = Callable[[pd.DataFrame], Any]
@@ -90,27 +77,27 @@ class Interpreter:
 
     def meaning(self, node: Node) -> Meaning:
         match node:
-            case Constant():
+            case syntax.Constant():
                 return _literal_meaning(node)
-            case Name():
+            case syntax.Name():
                 return self.column(node)
-            case Call():
+            case syntax.Call():
                 return self.call(node)
-            case Comparison():
+            case syntax.Comparison():
                 return self.comparison(node)
-            case Logic():
+            case syntax.Logic():
                 return self.logic(node)
-            case Not():
+            case syntax.Not():
                 condition = self.as_condition(self.meaning(node.operand))
                 return Meaning(node, "condition", lambda frame: np.logical_not(condition(frame)))
-            case Sign():
+            case syntax.Sign():
                 number = self.as_number(self.meaning(node.operand))
                 return Meaning(node, "number", number if node.sign == "+" else lambda frame: np.negative(number(frame)))
-            case Arithmetic():
+            case syntax.Arithmetic():
                 return self.arithmetic(node)
         raise AssertionError(type(node))
 
-    def column(self, node: Name) -> Meaning:
+    def column(self, node: syntax.Name) -> Meaning:
         if node.name not in self.domain.names:
             name, there = words.written(node.name), words.names(self.domain.names)
             raise self.error(f"no column {name}: the columns are {there}. {self.column_hint(node)}", node)
@@ -131,7 +118,7 @@ class Interpreter:
         found = [np.nan if absent else self.string_number(s) for s, absent in zip(strings, missing, strict=True)]
         return np.array(found, dtype=np.float64)
 
-    def arithmetic(self, node: Arithmetic) -> Meaning:
+    def arithmetic(self, node: syntax.Arithmetic) -> Meaning:
         start, rest = self.meaning(node.first), [(sign, self.meaning(operand)) for sign, operand in node.rest]
         days = start.kind == rest[0][1].kind == "date" and rest[0][0] == "-"  # a number: the days between two dates
         first = start.run if days else self.as_number(start)
@@ -139,12 +126,12 @@ class Interpreter:
         others = [(CALCULATE[sign], self.as_number(operand)) for sign, operand in rest[1:]]
         return Meaning(node, "number", _from_the_left(first, [(CALCULATE[rest[0][0]], second), *others]))
 
-    def logic(self, node: Logic) -> Meaning:
+    def logic(self, node: syntax.Logic) -> Meaning:
         first, *rest = [self.as_condition(self.meaning(operand)) for operand in node.operands]
         combine = np.logical_and if node.word == "and" else np.logical_or
         return Meaning(node, "condition", _from_the_left(first, [(combine, operand) for operand in rest]))
 
-    def call(self, node: Call) -> Meaning:
+    def call(self, node: syntax.Call) -> Meaning:
         if node.function == "missing":
             return self.missing(node)
         if node.function in ("year", "month"):
@@ -157,13 +144,13 @@ class Interpreter:
         calculate, numbers = CALCULATE[node.function], [self.as_number(argument) for argument in arguments]
         return Meaning(node, "number", lambda frame: calculate(*[number(frame) for number in numbers]))
 
-    def missing(self, node: Call) -> Meaning:
-        if not isinstance(node.arguments[0], Name):
+    def missing(self, node: syntax.Call) -> Meaning:
+        if not isinstance(node.arguments[0], syntax.Name):
             raise self.error("missing takes the name of a column. Write missing(column).", node.arguments[0])
         cells = self.column(node.arguments[0]).run
         return Meaning(node, "condition", lambda frame: np.isnan(cells(frame)))
 
-    def calendar(self, node: Call) -> Meaning:
+    def calendar(self, node: syntax.Call) -> Meaning:
         days = self.meaning(node.arguments[0])
         if days.kind != "date":
             dates = [words.written(column.name) for column in self.domain.columns if isinstance(column, Date)]
@@ -176,7 +163,7 @@ class Interpreter:
             return Meaning(node, "number", lambda frame: calendar_of(days.run(frame), "Y") + 1970)
         return Meaning(node, "number", lambda frame: calendar_of(days.run(frame), "M") % 12 + 1)
 
-    def number(self, node: Call) -> Meaning:
+    def number(self, node: syntax.Call) -> Meaning:
         levels = self.meaning(node.arguments[0])
         column = levels.column
         if not isinstance(column, Categorical) or isinstance(column, Boolean):
@@ -196,7 +183,7 @@ class Interpreter:
             node, "number", lambda frame: numbers[np.where(np.isnan(c := levels.run(frame)), -1, c).astype(int)]
         )
 
-    def where(self, node: Call, test: Meaning, then: Meaning, otherwise: Meaning) -> Meaning:
+    def where(self, node: syntax.Call, test: Meaning, then: Meaning, otherwise: Meaning) -> Meaning:
         condition, branches = self.as_condition(test), (then, otherwise)
         both_true_or_false = all(b.kind == "condition" or b.is_boolean_column for b in branches)
         a, b = (self.as_condition(branch) if both_true_or_false else self.as_number(branch) for branch in branches)
@@ -227,10 +214,10 @@ class Interpreter:
 
     # ---- comparisons: both sides become numbers on one scale
 
-    def comparison(self, node: Comparison) -> Meaning:
+    def comparison(self, node: syntax.Comparison) -> Meaning:
         operands, tests = [self.meaning(node.first)], []
         for sign, part in node.rest:
-            if isinstance(part, Items):
+            if isinstance(part, syntax.Items):
                 tests.append(self.membership(sign, operands[-1], part))
             else:
                 operands.append(self.meaning(part))
@@ -250,7 +237,7 @@ class Interpreter:
         from_left, from_right = self.scales(sign, left, right)
         return lambda a, b: compared(sign, from_left(a), from_right(b))
 
-    def membership(self, sign: str, left: Meaning, values: Items) -> Callable[[Array, Array], Array]:
+    def membership(self, sign: str, left: Meaning, values: syntax.Items) -> Callable[[Array, Array], Array]:
         items = [_literal_meaning(item) for item in values.items]
         among = np.concatenate([self.among(left, item) for item in items])
         if sign == "in":
@@ -259,7 +246,7 @@ class Interpreter:
 
     def among(self, left: Meaning, item: Meaning) -> Array:
         """The values of the left side that equal an item: one, or the codes at and below a node."""
-        if isinstance(left.column, Tree) and isinstance(item.node, Constant):
+        if isinstance(left.column, Tree) and isinstance(item.node, syntax.Constant):
             return np.arange(*self.read(left.column, item.node, left.column.span), dtype=np.float64)
         return np.array([self.scales("==", left, item)[1](np.float64(item.run(_NO_ROWS)))])
 
@@ -269,9 +256,9 @@ class Interpreter:
             ("levels", self.onto_levels), ("date", self.onto_days), ("strings", self.onto_strings),
             ("text", self.onto_text), ("condition", self.onto_truth),
         ]  # fmt: skip
-        if sign in ("==", "!=") and isinstance(left.column, Tree) and isinstance(right.node, Constant):
+        if sign in ("==", "!=") and isinstance(left.column, Tree) and isinstance(right.node, syntax.Constant):
             return self.onto_node(left.column, right.node)
-        if sign in ("==", "!=") and isinstance(right.column, Tree) and isinstance(left.node, Constant):
+        if sign in ("==", "!=") and isinstance(right.column, Tree) and isinstance(left.node, syntax.Constant):
             return self.onto_node(right.column, left.node)[::-1]
         for kind, onto in onto_kinds:
             if left.kind == kind:
@@ -288,7 +275,7 @@ class Interpreter:
                 f"{words.written(column.name)} is {column.kind}: its levels have no order, so {sign} means nothing. "
                 f"Use ==, != or in, as in {words.example(column)}.", levels.node
             )  # fmt: skip
-        if isinstance(other.node, Constant):
+        if isinstance(other.node, syntax.Constant):
             code = self.read(column, other.node, column.parse)
             return lambda _: np.float64(code)
         if isinstance(other.column, Categorical):
@@ -300,12 +287,12 @@ class Interpreter:
             f"scale. Compare it with a level: {words.example(column)}.", other.node
         )  # fmt: skip
 
-    def onto_node(self, column: Tree, literal: Constant) -> tuple[_Convert, _Convert]:
+    def onto_node(self, column: Tree, literal: syntax.Constant) -> tuple[_Convert, _Convert]:
         """Codes with those at and below a node as its first, and the literal as that code."""
         start, stop = self.read(column, literal, column.span)
         return _first_of(start, stop), lambda _: np.float64(start)
 
-    def read(self, column: Categorical, literal: Constant, parse: Callable[[str], _Read | None]) -> _Read:
+    def read(self, column: Categorical, literal: syntax.Constant, parse: Callable[[str], _Read | None]) -> _Read:
         """What `parse` gives for the level or node that a literal stands for: as it is written, or as the cell it would be."""
         readings = [literal.value] if isinstance(literal.value, str) else [self.part(literal), text_of(literal.value)]
         found = next((found for text in readings if (found := parse(str(text))) is not None), None)
@@ -313,7 +300,7 @@ class Interpreter:
             raise self.no_level(column, literal, str(readings[0]))
         return found
 
-    def no_level(self, column: Categorical, literal: Constant, text: str) -> ExpressionError:
+    def no_level(self, column: Categorical, literal: syntax.Constant, text: str) -> ExpressionError:
         name, hint = words.written(column.name), "Use one of these."
         known = column.nodes if isinstance(column, Tree) else column.levels
         levels = [words.quoted(level) for level in words.nearest(text, known)]
@@ -341,7 +328,7 @@ class Interpreter:
 
     def onto_days(self, sign: str, days: Meaning, other: Meaning) -> _Convert:
         assert days.column is not None
-        if isinstance(other.node, Constant) and isinstance(other.node.value, str):
+        if isinstance(other.node, syntax.Constant) and isinstance(other.node.value, str):
             day = self.day(other.node)
             return lambda _: np.float64(day)
         if other.kind == "date":
@@ -363,7 +350,7 @@ class Interpreter:
             )
         if other.kind == "strings":
             return _unchanged
-        if not (isinstance(other.node, Constant) and isinstance(other.node.value, str)):
+        if not (isinstance(other.node, syntax.Constant) and isinstance(other.node.value, str)):
             what = f"{self.part(other.node)} is {_KINDS[other.kind]}"
             raise self.error(f"{name} holds texts, and {what}: they share no scale. {hint}", other.node)
         text = other.node.value
@@ -377,7 +364,7 @@ class Interpreter:
         self.compared_with_texts.append(column.name)
         return lambda _: np.float64(self.string_number(text))
 
-    def day(self, literal: Constant) -> float:
+    def day(self, literal: syntax.Constant) -> float:
         text = str(literal.value)
         try:
             if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
@@ -401,7 +388,7 @@ class Interpreter:
                 f"{self.part(truth.node)} is a condition, and true and false have no order, so {sign} means nothing. "
                 "Join comparisons by and: 0 < a and a < 1, or 0 < a < 1 without parentheses.", truth.node
             )  # fmt: skip
-        if other.kind == "condition" or (isinstance(other.node, Constant) and other.node.value in (0.0, 1.0)):
+        if other.kind == "condition" or (isinstance(other.node, syntax.Constant) and other.node.value in (0.0, 1.0)):
             return _unchanged
         raise self.error(
             f"{self.part(truth.node)} is a condition, and {self.part(other.node)} is a number: a condition equals true "
@@ -410,7 +397,7 @@ class Interpreter:
 
     # ---- how to fix it
 
-    def column_hint(self, node: Name) -> str:
+    def column_hint(self, node: syntax.Name) -> str:
         in_backticks = (name for name in self.domain.names if words.written(name)[0] == "`")
         dashed = [name for name in in_backticks if self.text.startswith(name, node.span.start)]
         if dashed and self.text[node.span.start] != "`":
@@ -436,14 +423,14 @@ class Interpreter:
         return f"Compare it with a {what}: {words.example(meaning.column)}."
 
     def text_hint(self, node: Node) -> str:
-        assert isinstance(node, Constant)
+        assert isinstance(node, syntax.Constant)
         text = str(node.value)
         if text in self.domain.names:
             return f"For the column write {words.written(text)}."
         return f"Write {text} without quotes." if NUMBER.fullmatch(text) else "Compare a column with it, or remove it."
 
 
-def _literal_meaning(node: Constant) -> Meaning:
+def _literal_meaning(node: syntax.Constant) -> Meaning:
     value = node.value
     if isinstance(value, str):
         return Meaning(node, "text", lambda frame: np.nan)

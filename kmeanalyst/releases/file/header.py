@@ -18,16 +18,7 @@ import numpy as np
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file.archive import (
-    HEADER,
-    NOISY_SUM,
-    PIVOTS,
-    POINTS,
-    RELATIVE_NOISE,
-    Members,
-    scores_name,
-    without_points,
-)
+from kmeanalyst.releases.file import archive
 from kmeanalyst.releases.file.limits import MOST_HEADER_DEPTH, HoldsFunction, limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.measurement import FEATURE_MAPS
 from kmeanalyst.releases.function import KINDS
@@ -159,7 +150,7 @@ _FUNCTION_RULES = {
 _MEMBER_RULES = {"bytes": _SIZE, "sha256": ("64 hexadecimal digits", is_digest)}
 
 
-def parsed(data: memoryview, what: str = HEADER) -> dict[str, Any]:
+def parsed(data: memoryview, what: str = archive.HEADER) -> dict[str, Any]:
     """The header, or another member of JSON, as plain values: all numbers finite, nesting of bounded depth, no key twice."""
     if len(data) > limits().header_bytes:
         raise too_large(f"{what} has {len(data)} bytes", f"at most {limits().header_bytes} are read")
@@ -260,9 +251,11 @@ def _check_outline(header: dict[str, Any], form: str, rules: dict[str, _Rule], *
             "nothing was read, because another format may have changed what a weight means",
             "Upgrade kmeanalyst",
         )
-    _check_fields(HEADER, header, rules, more_allowed=newer)
+    _check_fields(archive.HEADER, header, rules, more_allowed=newer)
     if len(header["columns"]) > limits().columns:
-        raise too_large(f"{HEADER} has {len(header['columns'])} columns", f"at most {limits().columns} are read")
+        raise too_large(
+            f"{archive.HEADER} has {len(header['columns'])} columns", f"at most {limits().columns} are read"
+        )
     for name, entry in header["members"].items():
         _check_fields(f"the entry of member {name!r:.80}", entry, _MEMBER_RULES)
 
@@ -280,12 +273,12 @@ def _check_fields(what: str, table: Any, rules: dict[str, _Rule], *, more_allowe
             raise refusal(f"{what}, field {name}", f"it must be {wanted}, got {table[name]!r:.80}")
 
 
-def check_members(header: dict[str, Any], members: Members) -> None:
+def check_members(header: dict[str, Any], members: archive.Members) -> None:
     """FileRefused unless the members are exactly the declared ones, byte for byte."""
-    wanted = {NOISY_SUM, PIVOTS} if header["format"] == FUNCTION_FORMAT else _members_of_release(header)
-    if POINTS in wanted and POINTS not in members:
-        raise without_points()
-    declared, present = set(header["members"]), set(members) - {HEADER}
+    wanted = {archive.NOISY_SUM, archive.PIVOTS} if header["format"] == FUNCTION_FORMAT else _members_of_release(header)
+    if archive.POINTS in wanted and archive.POINTS not in members:
+        raise archive.without_points()
+    declared, present = set(header["members"]), set(members) - {archive.HEADER}
     if not wanted == declared == present:
         raise refusal(
             "the members differ from the declared ones",
@@ -301,12 +294,12 @@ def check_members(header: dict[str, Any], members: Members) -> None:
 
 def _members_of_release(header: dict[str, Any]) -> set[str]:
     if header["measurement"] is None:
-        return {POINTS}
+        return {archive.POINTS}
     arrays = header["measurement"]["feature_map"]["arrays"]
     rounds = len(header["measurement"].get("scores", ())) + ("drawn" in header["measurement"])
-    scores = {scores_name(number) for number in range(1, 1 + rounds)}
-    by_cell = {RELATIVE_NOISE} if "relative_noise" in header["measurement"] else set()
-    return {POINTS, NOISY_SUM} | scores | by_cell | {f"measurement/{name}.npy" for name in arrays}
+    scores = {archive.scores_name(number) for number in range(1, 1 + rounds)}
+    by_cell = {archive.RELATIVE_NOISE} if "relative_noise" in header["measurement"] else set()
+    return {archive.POINTS, archive.NOISY_SUM} | scores | by_cell | {f"measurement/{name}.npy" for name in arrays}
 
 
 def plain(value: Any) -> Any:

@@ -20,17 +20,10 @@ import numpy as np
 from kmeanalyst.kernels import Kernel, Margins
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.dot_product import Polynomial
+from kmeanalyst.kernels.features import composed
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.certified import MOST_CERTIFIED_POINTS, CertifiedNystroem
-from kmeanalyst.kernels.features.composed import (
-    ColumnFeatures,
-    Concatenation,
-    ScaledFeatures,
-    TensorProduct,
-    composed_features,
-    tables_of,
-)
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
@@ -370,10 +363,10 @@ def _composed(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
         leaves = sum(name.endswith("linear") for name in arrays)
         if leaves * len(domain) > MOST_KERNEL_WORK:
             raise ValueError(f"its kernel has {leaves} parts with features of their own, and columns for each")
-        tables = tables_of(kernel)
+        tables = composed.tables_of(kernel)
         if tables > limits().tables:
             raise too_large(f"its kernel has margins of {tables} tables", f"at most {limits().tables} are read")
-        feature_map = composed_features(kernel, tuple(range(len(domain))), leaf)
+        feature_map = composed.composed_features(kernel, tuple(range(len(domain))), leaf)
         if unused:
             raise ValueError(f"no part of its kernel has the arrays {sorted(unused)!r:.200}")
     return feature_map
@@ -384,10 +377,10 @@ FEATURE_MAPS: dict[str, Callable[[Kernel, Domain, dict[str, Array]], FeatureMap]
     Nystroem.name: lambda kernel, domain, arrays: Nystroem(kernel, basis_points(kernel, domain, arrays)),
     CertifiedNystroem.name: _certified,
     MarginFeatures.name: _margins,
-    Concatenation.name: _composed,
-    TensorProduct.name: _composed,
-    ScaledFeatures.name: _composed,
-    ColumnFeatures.name: _composed,
+    composed.Concatenation.name: _composed,
+    composed.TensorProduct.name: _composed,
+    composed.ScaledFeatures.name: _composed,
+    composed.ColumnFeatures.name: _composed,
     RandomBinning.name: binning,
     RandomMaclaurin.name: maclaurin,
 }
