@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 192,
     "kmeanalyst/cli": 1_578,
-    "kmeanalyst/inference": 13_235,
+    "kmeanalyst/inference": 13_231,
     "kmeanalyst/kernels": 3_216,
     "kmeanalyst/learning": 2_881,
     "kmeanalyst/plots": 824,

@@ -156,6 +156,6 @@ def test_margins_of_too_many_tables_are_refused_before_they_are_made(
 
     assert limits.USUAL.tables >= 600 * 599 // 2 + 600 and limits.LARGE.tables >= 1000 * 999 // 2 + 1000
     narrow(monkeypatch, tables=2)
-    monkeypatch.setattr(measurement, "composed_features", None)
+    monkeypatch.setattr(measurement.composed, "composed_features", None)
     unchanged = forged(labelled_path, lambda header, members: None)
     refused(unchanged, tmp_path, "its kernel has margins of 4 tables", "at most 2 are read")

@@ -6,9 +6,7 @@ Derivation: tutorials/derivations.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
@@ -19,6 +17,7 @@ from kmeanalyst.inference.posterior.equations import Equations, FeatureCovarianc
 from kmeanalyst.inference.posterior.posterior import EvenDepartures, Posterior
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
+from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import principal_directions
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
@@ -37,10 +36,12 @@ def around_clouds(measurement: Measurement, domain: Domain, points: Array, proba
     Released points were fitted to the noise: a reference of nothing but them would leave the measurement nothing to say.
     """
     rows, clouds, reference = clouds_around(domain, points, probabilities, np.random.default_rng(0))
-    seen, target = _coordinates(measurement, rows, clouds, reference)
-    features = seen(rows)
+    noise = max(measurement.noise_scale, _LEAST_NOISE * measurement.feature_map.norm_bound)  # as much as a fit can show
+    m = int((np.diff(clouds.indptr) == 1).sum())  # clouds of one row, the first
+    seen = _Seen.of(measurement.feature_map, rows[:m], reference[:m] / reference[:m].sum(), noise)
+    features, target = seen(rows), seen.vectors.T @ measurement.vector - seen.origin
     A = clouds @ features
-    problem = _Problem(A, target, np.log(reference), _resolved(measurement) ** 2, measurement.n_rows)
+    problem = _Problem(A, target, np.log(reference), noise**2, measurement.n_rows)
     p, second, kappa, finest, determined = problem.with_spread_from_evidence()
     covariance = FeatureCovariance.of(csr_array(A), (1 - _OUTSIDE) * p + _OUTSIDE * reference)
     return Posterior(
@@ -49,28 +50,23 @@ def around_clouds(measurement: Measurement, domain: Domain, points: Array, proba
     )  # fmt: skip
 
 
-def _coordinates(
-    measurement: Measurement, rows: Array, clouds: Any, reference: Array
-) -> tuple[Callable[[Array], Array], Array]:
-    """What gives features (n, K) of rows, and the measurement (K,), along the reference's directions above the noise."""
-    feature_map = measurement.feature_map
-    m = int((np.diff(clouds.indptr) == 1).sum())  # clouds of one row, the first
-    singles, mass = rows[:m], reference[:m] / reference[:m].sum()
-    along = principal_directions(feature_map, singles, mass, most=_DIRECTIONS)
-    above = max(2, int((along.variances > _resolved(measurement) ** 2 / 2).sum()))
-    vectors = along.vectors[:, :above]
-    origin = vectors.T @ feature_mean(feature_map, singles, mass)
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """Features (n, K) of rows along a reference's directions above the noise, less its mean."""
 
-    def seen(others: Array) -> Array:
-        blocks = row_blocks(len(others), feature_map.width)
-        return np.vstack([feature_map.compact(others[block]) @ vectors for block in blocks]) - origin
+    feature_map: FeatureMap
+    vectors: Array  # (F, K)
+    origin: Array  # (K,)
 
-    return seen, vectors.T @ measurement.vector - origin
+    @classmethod
+    def of(cls, feature_map: FeatureMap, rows: Array, mass: Array, noise: float) -> _Seen:
+        along = principal_directions(feature_map, rows, mass, most=_DIRECTIONS)
+        vectors = along.vectors[:, : max(2, int((along.variances > noise**2 / 2).sum()))]
+        return cls(feature_map, vectors, vectors.T @ feature_mean(feature_map, rows, mass))
 
-
-def _resolved(measurement: Measurement) -> float:
-    """The noise scale, or as much as a fit can show: tens of millions of rows have less noise."""
-    return max(measurement.noise_scale, _LEAST_NOISE * measurement.feature_map.norm_bound)
+    def __call__(self, rows: Array) -> Array:
+        blocks = row_blocks(len(rows), self.feature_map.width)
+        return np.vstack([self.feature_map.compact(rows[block]) @ self.vectors for block in blocks]) - self.origin
 
 
 @dataclass(frozen=True, eq=False)

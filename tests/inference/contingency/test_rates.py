@@ -151,7 +151,7 @@ def test_of_a_release_the_curve_ends_where_noise_hides_who_is_at_risk(private):
     among = private.survival("time", "died", where="arm == 'new'")
     assert among.curve["survival"].iloc[3] > curve["survival"].iloc[3] and among.median() > found.median()
     few = private.survival("time", "died", where="arm == 'new' and dose < 0.04")
-    assert any("too few rows are at risk" in note for note in few.notes) and len(few.curve) < len(curve)
+    assert any("too few are at risk" in note for note in few.notes) and len(few.curve) < len(curve)
 
 
 def test_a_pair_that_was_not_measured_is_said(private):
