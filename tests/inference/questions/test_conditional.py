@@ -87,7 +87,10 @@ def test_given_a_level_it_is_nearly_the_exact_condition(cloud):
     """A level's own mean, but for λ = 1/240 with a share of 0.4, twice iterated."""
     for level in (True, False):
         exact = cloud.mean("y", where=f"b == {'true' if level else 'false'}").value
-        assert cloud.conditional_expectation("y", given={"b": level}).value == pytest.approx(exact, abs=0.02)
+        found = cloud.conditional_expectation("y", given={"b": level})
+        assert found.value == pytest.approx(exact, abs=0.02)
+        assert "where= is of levels too" in found.notes[0]
+    assert not any("levels" in note for note in cloud.conditional_expectation("y", given={"x": 0.5}).notes)
 
 
 def test_a_constant_is_its_own_expectation_and_expectations_are_linear(mixed_release):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import refusals
 from simulated_releases import weighted_points
 
 import release_side
+from kmeanalyst.inference.estimate.population import estimates, mean_statistic, population_of
 from kmeanalyst.inference.posterior import equations
 from kmeanalyst.inference.questions import quantiles
 from kmeanalyst.inference.questions.groups import groups_of
@@ -410,8 +412,12 @@ def test_no_interval_leaves_what_the_domains_bounds_and_the_statistic_allow():
     """Of a column at its lower bound in 200 rows: the mean's interval would begin below it."""
     domain = Domain((Real(name="pay-day", lower=0, upper=900, edges=(1,)), Real(name="y", lower=-2, upper=5)))
     release = published(domain, pd.DataFrame({"pay-day": 1.0, "y": [-2.0] * 199 + [5.0]}), 0.3)
-    y = release.mean("y")
+    y, everyone = release.mean("y"), population_of(release)
+    hardly = estimate(
+        everyone, replace(mean_statistic(everyone, 1e3 * everyone.values("y")), value=0, possible=(-2, 5))
+    )
     assert y.value - 1.96 * y.standard_error < -2 == y.interval()[0]
+    assert hardly.interval() == (-2, 5) and "is all that is possible" in hardly.notes[-1] not in y.notes
     for question, possible in {
         "`pay-day` * 2 + y": (-2, 1805), "`pay-day`": (0, 900), "where(y > 0, 1, 3)": (1, 3), "abs(y)": (0, 5), "y > 1": (0, 1),
     }.items():  # fmt: skip

@@ -490,6 +490,7 @@ def test_a_question_without_an_answer_in_the_simulated_release_has_none():
     rare = "age | p == 'a' and q == 'a' and r == 'a' and s == 'a' and age == 7 and `hours-per-week` == 3"
     (asked,) = plan(DOMAIN, rows=1000, delta=1e-6, epsilon=1.0, workload=[rare])["questions"][0]
     assert math.isnan(asked["standard_error"]) and math.isnan(asked["privacy"])
+    assert "has probability" in asked["refused"]
 
 
 def test_the_command_prints_a_line_for_each_question_and_budget(tmp_path: Path):
