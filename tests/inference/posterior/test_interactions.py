@@ -112,6 +112,12 @@ def test_a_pair_with_a_score_may_have_a_trend_that_many_cells_do_not_make_smalle
     assert (h.T @ drawn)[0].var() == pytest.approx(along + interactions._OF_TRIPLES, rel=0.25)
 
 
+def test_rows_without_weight_have_no_part_wherever_their_cells_stand():
+    own = replace(sets((0.3,)), weights=np.where(CELLS[0] + CELLS[1] > 0, 1 / 3000, 0.0))  # none in the first cell
+    ((_, means, roots, cells),) = own._between(list(own._prepared([(0, 1)])), np.eye(2)[CELLS[0]], np.ones(2))
+    assert list(cells) == [1, 2, 3] and means / roots[:, None] == pytest.approx(np.array([[1, 0], [0, 1], [0, 1]]))
+
+
 def test_columns_that_copy_each_other_do_not_add_up():
     """The interaction is one of four pairs of columns, and no more than all of its variance."""
     found = variances(sets((0.3, 0, 0.3, 0.3, 0, 0.3), columns=4), interaction(), np.array([2.0]))

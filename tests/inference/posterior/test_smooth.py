@@ -65,6 +65,18 @@ def test_the_privacy_part_is_how_the_answer_follows_the_measurement(release, mon
     assert ahead - behind == pytest.approx(2 * step @ fit._solved(values - p @ values), rel=1e-2)
 
 
+def test_what_is_left_open_departs_from_the_reference_as_the_finest_that_is_seen():
+    """Coarse features that depart by 1 and fine ones by 0.2, in standard deviations: κ is near 0.04, not near 0.5."""
+    rng, n, K = np.random.default_rng(5), 4000, 60
+    A, log_q = rng.normal(size=(n, K)), np.full(n, -np.log(n))
+    posed, R = smooth._Problem(A, np.zeros(K), log_q, 1e-4, 10**6), np.diag(np.full(K, 1e-4))
+    departs = np.where(np.arange(K) < K // 2, 1.0, 0.2) * rng.normal(size=K)
+    A[:, : K // 2] *= 2  # of larger variance: the coarse ones
+    dual = departs / A.std(axis=0)
+    assert 0.03 < posed._spread_of_finest(dual, np.exp(log_q), R, 0.5) < 0.15
+    assert posed._spread_of_finest(5 * dual, np.exp(log_q), R, 0.5) == 0.5
+
+
 @pytest.fixture
 def release() -> Release:
     rng, feature_map = np.random.default_rng(5), MAPS["random-features"]
@@ -82,6 +94,7 @@ def test_a_fit_is_a_population_and_the_same_each_time(release):
     np.testing.assert_array_equal(DOMAIN.encode(DOMAIN.decode(fit.rows)), fit.rows)
     np.testing.assert_allclose(fit.answers @ (fit.clouds @ fit.rows), fit.weights @ fit.rows, atol=1e-12)
     assert fit.clouds.sum(axis=1) == pytest.approx(np.ones(len(fit.answers)))
+    assert 0.01 < np.abs(fit.second).sum() < 0.5 and abs(fit.second.sum()) < 1e-9
 
 
 def test_more_noise_means_wider_error_bars(release):
