@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_164,
     "release_side/publishing": 3_191,
     "release_side/quality": 1_482,
-    "tests": 49_008,
+    "tests": 49_000,
 }
 
 

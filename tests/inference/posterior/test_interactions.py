@@ -114,8 +114,10 @@ def test_a_pair_with_a_score_may_have_a_trend_that_many_cells_do_not_make_smalle
 
 def test_rows_without_weight_have_no_part_wherever_their_cells_stand():
     own = replace(sets((0.3,)), weights=np.where(CELLS[0] + CELLS[1] > 0, 1 / 3000, 0.0))  # none in the first cell
-    ((_, means, roots, cells),) = own._between(list(own._prepared([(0, 1)])), np.eye(2)[CELLS[0]], np.ones(2))
-    assert list(cells) == [1, 2, 3] and means / roots[:, None] == pytest.approx(np.array([[1, 0], [0, 1], [0, 1]]))
+    prepared = list(own._prepared([(0, 1)]))
+    ((_, means, roots, cells),) = own._between(prepared, np.eye(2)[CELLS[0]], np.ones(2))
+    assert prepared[0].sums.indices.min() == 0 and list(cells) == [1, 2, 3]
+    assert means / roots[:, None] == pytest.approx(np.array([[1, 0], [0, 1], [0, 1]]))
 
 
 def test_columns_that_copy_each_other_do_not_add_up():

@@ -27,8 +27,7 @@ from kmeanalyst.representation.weights.views import view_weights
 def problem(seed: int = 0) -> smooth._Problem:
     rng = np.random.default_rng(seed)
     A, q = rng.normal(size=(60, 4)), rng.dirichlet(np.ones(60))
-    target = A.T @ rng.dirichlet(np.full(60, 0.3))
-    return smooth._Problem(A, target, np.log(q), 1e-4, 500)
+    return smooth._Problem(A, A.T @ rng.dirichlet(np.full(60, 0.3)), np.log(q), 1e-4, 500)
 
 
 def test_the_fit_meets_the_conditions_of_its_optimum():
@@ -42,9 +41,8 @@ def test_the_fit_meets_the_conditions_of_its_optimum():
 
 
 def around(release: Release, measurement: Measurement | None = None) -> Posterior:
-    return smooth.around_clouds(
-        measurement or release.measurement, release.domain, release.encoded_points, view_weights(release, "probability")
-    )  # fmt: skip
+    points, weights = release.encoded_points, view_weights(release, "probability")
+    return smooth.around_clouds(measurement or release.measurement, release.domain, points, weights)
 
 
 def test_the_privacy_part_is_how_the_answer_follows_the_measurement(release, monkeypatch):
@@ -68,13 +66,12 @@ def test_the_privacy_part_is_how_the_answer_follows_the_measurement(release, mon
 def test_what_is_left_open_departs_from_the_reference_as_the_finest_that_is_seen():
     """Coarse features that depart by 1 and fine ones by 0.2, in standard deviations: κ is near 0.04, not near 0.5."""
     rng, n, K = np.random.default_rng(5), 4000, 60
-    A, log_q = rng.normal(size=(n, K)), np.full(n, -np.log(n))
-    posed, R = smooth._Problem(A, np.zeros(K), log_q, 1e-4, 10**6), np.diag(np.full(K, 1e-4))
-    departs = np.where(np.arange(K) < K // 2, 1.0, 0.2) * rng.normal(size=K)
-    A[:, : K // 2] *= 2  # of larger variance: the coarse ones
-    dual = departs / A.std(axis=0)
-    assert 0.03 < posed._spread_of_finest(dual, np.exp(log_q), R, 0.5) < 0.15
-    assert posed._spread_of_finest(5 * dual, np.exp(log_q), R, 0.5) == 0.5
+    coarse, q, R = np.arange(K) < K // 2, np.full(n, 1 / n), np.diag(np.full(K, 1e-4))
+    A = rng.normal(size=(n, K)) * np.where(coarse, 2, 1)  # the coarse ones are of larger variance
+    dual = np.where(coarse, 1.0, 0.2) * rng.normal(size=K) / A.std(axis=0)
+    posed = smooth._Problem(A, np.zeros(K), np.log(q), 1e-4, 10**6)
+    assert 0.03 < posed._spread_of_finest(dual, q, R, 0.5) < 0.15
+    assert posed._spread_of_finest(5 * dual, q, R, 0.5) == 0.5
 
 
 @pytest.fixture
