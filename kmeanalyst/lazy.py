@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from inspect import Parameter, signature
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 DOMAIN_HOMES: dict[str, tuple[str, ...]] = {  # what describes a table's columns: analysts and curators use it alike
@@ -73,7 +73,9 @@ def refuse_unknown(function: Callable[..., Any], options: Mapping[str, Any]) -> 
 def instead_of(what: str, instead: Mapping[str, str]) -> Any:
     """A `__getattr__` whose AttributeError says what to use in place of names that other libraries have."""
 
-    def absent(self: object, name: str) -> NoReturn:
+    def absent(self: object, name: str) -> Any:
+        if hasattr(type(self), name):  # a property of which an error comes
+            return object.__getattribute__(self, name)
         use = f": {instead[name]}." if name in instead else "."
         raise AttributeError(f"{what} has no {name!r}{use}", name=name, obj=self)
 

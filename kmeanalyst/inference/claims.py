@@ -82,8 +82,7 @@ class Claims(Printed, tuple[Claim, ...]):
             "claim": [f"{claim.estimate.question} > 0" for claim in self],
             "estimate": [claim.estimate.value for claim in self],
             "standard_error": [claim.estimate.standard_error for claim in self], "low": ends[:, 0], "high": ends[:, 1],
-            **{name: [getattr(claim, name) for claim in self] for name in ("probability", "pvalue", "adjusted_pvalue",
-                "kept")},
+            **{name: [getattr(claim, name) for claim in self] for name in ("probability", "pvalue", "adjusted_pvalue", "kept")},
         }).set_index("claim")  # fmt: skip
 
     def __repr__(self) -> str:

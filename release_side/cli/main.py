@@ -291,7 +291,8 @@ def _question_table(plans: list[dict[str, Any]]) -> str:
             errors = (asked[name] for name in ("standard_error", "privacy", "sampling", "resolution"))
             numbers = ("unknown" if math.isnan(error) else f"{error:.2g}" for error in errors)
             lines.append((one_line(asked["question"]), f"{plan['epsilon']:g}", *numbers, asked["measured"]))
-    refused = {one_line(asked["question"]): asked["refused"] for asked in plans[0]["questions"] if asked["refused"]}
+    without = (one for plan in plans for one in plan["questions"] if one["refused"])
+    refused = {one_line(one["question"]): one["refused"] for one in without}
     return "\n".join(["", *aligned(lines, left=(0, 6)), *(f"{question}: {why}" for question, why in refused.items())])
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import paths
 
 CEILINGS = {  # lines of Python files
-    "kmeanalyst": 192,
+    "kmeanalyst": 194,
     "kmeanalyst/cli": 1_578,
-    "kmeanalyst/inference": 13_231,
+    "kmeanalyst/inference": 13_224,
     "kmeanalyst/kernels": 3_216,
     "kmeanalyst/learning": 2_881,
     "kmeanalyst/plots": 824,
@@ -25,7 +25,7 @@ CEILINGS = {  # lines of Python files
     "release_side": 85,
     "release_side/budget": 1_242,
     "release_side/choices": 1_405,
-    "release_side/cli": 838,
+    "release_side/cli": 839,
     "release_side/door": 1_883,
     "release_side/executors": 363,
     "release_side/private_rows": 1_164,

@@ -29,7 +29,7 @@ _FREQUENT = 0.04  # share of a value that has a range of its own
 _SHARES = (0.05, 0.08, 0.11, 0.15, 0.2, 0.3)
 _PRODUCTS_PER_ROW, _MOST_PRODUCTS = 0.1, 600
 _OF_SHARES, _OF_PRODUCTS = 0.001, 0.01  # ρ
-_OF_POINTS = 0.2  # share of released points in the rows of a fit that has others
+_OF_POINTS = 0.2  # share of released points in the rows of a posterior that has others
 _CONSTANT = 1e-9  # standard deviation relative to the largest value, below which values are constant
 _MOST_STEPS, _SETTLED = 400, 2e-3  # of the gradient, relative to that at w = p
 

@@ -147,7 +147,7 @@ def _posterior(release: ReleaseData) -> Posterior:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredErrors(ErrorModel):
-    """The errors of means over the points of a release with a measurement, or over the rows of its fit.
+    """The errors of means over the points of a release with a measurement, or over the rows of its posterior.
 
     rows       (n, d) encoded, those of `frame`.
     weights    of the first rows, over which means are taken.
@@ -189,7 +189,7 @@ class MeasuredErrors(ErrorModel):
         return drawn + np.outer(self.apart, rng.standard_normal(k)) if self.apart.any() else drawn
 
     def least_change(self, influence: Array, level: float) -> float:
-        """Over probability weights on rows of the fit that agree with the measurement (see `CompatiblePopulations`)."""
+        """Over probability weights on rows of the posterior that agree with the measurement (see `CompatiblePopulations`)."""
         at_rows, bias = self._split(influence)
         values = _finite(at_rows[:, None])[:, 0]
         here = float(self.weights @ values[: len(self.weights)])

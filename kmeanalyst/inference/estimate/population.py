@@ -115,7 +115,7 @@ class Population(Distribution):
     """The weights of a view, given a condition or not, and the rows at which questions are asked.
 
     view       "signed", "probability" or "fitted".
-    weights    (M,) on the released points, or on the rows of the fit; given a condition they sum to one.
+    weights    (M,) on the released points, or on the rows of the posterior; given a condition they sum to one.
     where      the conditions, as they were asked.
     The other fields are those of Distribution.
     """

@@ -37,21 +37,16 @@ class CompatiblePopulations:
 
         Where no population on the rows agrees at the level, the nearest ones are taken. ValueError if a program fails.
         """
-        K = len(self._seen)
-        found, beyond = self._extreme(values, float(ndtri(1 - (1 - level) / (2 * K))))
+        within = float(ndtri(1 - (1 - level) / (2 * len(self._seen))))
+        found, beyond = self._extreme(values, within)
         if beyond > _AGREES:
-            found, _ = self._extreme(values, 1.01 * self._nearest)
+            found, _ = self._extreme(values, 1.01 * (within + beyond))
         return found
 
     @cached_property
     def _seen(self) -> Array:
         K = min(LEADING_DIRECTIONS, len(self.errors))
         return (self.coordinates[:, :K] / self.errors[:K]).T
-
-    @cached_property
-    def _nearest(self) -> float:
-        """The least t such that some population on the rows is within t standard errors along every direction."""
-        return self._extreme(np.zeros(self._seen.shape[1]), 0.0)[1]
 
     def _extreme(self, values: Array, within: float) -> tuple[float, float]:
         """The least mean of `values` over populations this near, and by how much the nearest ones are further away.

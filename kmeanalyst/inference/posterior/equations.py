@@ -186,17 +186,15 @@ class Equations:
     covariance: FeatureCovariance
     spread: float
     noise_variance: float
-    inverse: Any  # nearly, `_Blocks` or an identity
+    inverse: Any  # nearly: `_Blocks` or an identity; of few features the inverse itself
 
     @classmethod
-    def of(cls, covariance: FeatureCovariance, feature_map: Any, spread: float, noise_variance: float) -> Equations:
-        """Those of tables' cells, a MarginFeatures, with their blocks; else of few features, with the inverse itself."""
+    def of(
+        cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float
+    ) -> Equations:
+        """Those of tables' cells."""
         noise_variance = solvable_noise(noise_variance, covariance, spread)
-        if isinstance(feature_map, MarginFeatures):
-            return cls(covariance, spread, noise_variance, _Blocks.of(covariance, feature_map, spread, noise_variance))
-        size = len(covariance.mean)
-        every = spread * covariance.within(np.arange(size)) + noise_variance * np.eye(size)
-        return cls(covariance, spread, noise_variance, np.linalg.inv(every))
+        return cls(covariance, spread, noise_variance, _Blocks.of(covariance, feature_map, spread, noise_variance))
 
     def __matmul__(self, A: Array) -> Array:
         return self.spread * (self.covariance @ A) + self.noise_variance * A

@@ -29,7 +29,7 @@ _NOT_SCORED = 0.05  # κ of a pair that was neither counted nor scored, where th
 _NOT_LOOKED_AT = 0.12  # κ of a pair that others left out: of the strongest in a table, too
 _OF_TRIPLES, _LEAST_OF_TRIPLES = 0.004, 1e-5  # κ of all further sets
 _FEWEST_SETS = 6  # that show what usual sets are like
-OF_RELATIONS = 0.25  # variance of a correlation of which nothing is known
+_OF_RELATIONS = 0.25  # variance of a correlation of which nothing is known
 _OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
 _PARTS = 4  # of a cell of the finest table, by its values
 # Σ shares · (1 − 1/lift) over cells, from which columns may depend within them, or be tied
@@ -111,7 +111,7 @@ class Interactions:
 
     def _score(self, measurement: Measurement, left: Array) -> None:
         if not measurement.scores:
-            self.squared[left] = OF_RELATIONS
+            self.squared[left] = _OF_RELATIONS
             if measurement.chosen_by_rows:
                 self.spreads[left] = _NOT_SCORED
             else:
@@ -144,7 +144,7 @@ class Interactions:
                     first, second = (self._ranks[table[axis]] for axis in axes)
                     v = first**2 @ variances.sum(axis=others) @ second**2 + 1 / measurement.n_rows
                     if v < error[place[pair]]:
-                        error[place[pair]], shrunk = v, OF_RELATIONS / (OF_RELATIONS + v)
+                        error[place[pair]], shrunk = v, _OF_RELATIONS / (_OF_RELATIONS + v)
                         found = shrunk * (first @ vector.sum(axis=others) @ second)
                         self.squared[place[pair]] = found**2 + shrunk * v
 
@@ -460,7 +460,8 @@ def _sums(places: Array, size: int, values: Array) -> Array:
 def _summing(places: Array, size: int) -> Any:
     """(size, m) what sums values of m rows over the places (m, c) of each."""
     m, count = places.shape
-    return csr_array((np.ones(m * count), places.ravel(), np.arange(0, m * count + 1, count)), (m, size)).T
+    ends = np.arange(0, m * count + 1, count, dtype=np.int32)
+    return csr_array((np.ones(m * count, np.int8), places.ravel().astype(np.int32), ends), (m, size)).T
 
 
 def _along(means: Array, variances: Array) -> Array:

@@ -27,9 +27,9 @@ _TOGETHER = 32  # questions that are solved for together: more would not fit int
 
 @dataclass(frozen=True, eq=False)
 class EvenDepartures:
-    """A prior of populations p (1 + g) for smooth features: g has the variance κ in every direction.
+    """A prior of populations p (1 + g) for smooth features: g has the variance κ′ in every direction.
 
-    weights  (m,) p; spread κ.
+    weights  (m,) p; spread κ′, of the finest features that are shown.
     """
 
     weights: Array
@@ -89,7 +89,7 @@ class Posterior:
 
     @cached_property
     def probabilities(self) -> Array:
-        """(n,) of the rows, as likely as they may be; of clouds under which the answers are."""
+        """(n,) probability weights of the rows; of clouds, those of the answers."""
         return self._p if self.clouds is None else self.weights
 
     @property

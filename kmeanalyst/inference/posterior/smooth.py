@@ -27,14 +27,11 @@ _DIRECTIONS = 250
 _NEWTON_STEPS, _ENOUGH = 100, 1e-6  # a step that would gain less than this ends a fit
 _DOUBT = 3.0  # standard errors of κ
 _LEAST_NOISE = 1e-5  # relative to the bound of the features: with less no population of so few clouds agrees
-_OUTSIDE = 0.03  # share of the reference in the mass under which means and variances are taken
+_OUTSIDE = 0.03  # share of the reference in the mass under which variances are taken
 
 
 def around_clouds(measurement: Measurement, domain: Domain, points: Array, probabilities: Array) -> Posterior:
-    """The posterior on clouds of rows near points (M, d); deterministic, some seconds at most.
-
-    Released points were fitted to the noise: a reference of nothing but them would leave the measurement nothing to say.
-    """
+    """The posterior on clouds of rows near points (M, d); deterministic, some seconds at most."""
     rows, clouds, reference = clouds_around(domain, points, probabilities, np.random.default_rng(0))
     noise = max(measurement.noise_scale, _LEAST_NOISE * measurement.feature_map.norm_bound)  # as much as a fit can show
     m = int((np.diff(clouds.indptr) == 1).sum())  # clouds of one row, the first
@@ -43,10 +40,12 @@ def around_clouds(measurement: Measurement, domain: Domain, points: Array, proba
     A = clouds @ features
     problem = _Problem(A, target, np.log(reference), noise**2, measurement.n_rows)
     p, second, kappa, finest, determined = problem.with_spread_from_evidence()
-    covariance = FeatureCovariance.of(csr_array(A), (1 - _OUTSIDE) * p + _OUTSIDE * reference)
+    mass = (1 - _OUTSIDE) * p + _OUTSIDE * reference
+    inverse = np.linalg.inv(kappa * _covariance(A, mass) + noise**2 * np.eye(A.shape[1]))
+    equations = Equations(FeatureCovariance.of(csr_array(A), mass), kappa, noise**2, inverse)
     return Posterior(
-        rows, features, target, p, second, Equations.of(covariance, None, kappa, measurement.noise_scale**2),
-        EvenDepartures(covariance.weights, finest), determined, measurement.noise_scale, measurement.n_rows, clouds, seen,
+        rows, features, target, p, second, equations, EvenDepartures(mass, finest), determined, measurement.noise_scale,
+        measurement.n_rows, clouds, seen,
     )  # fmt: skip
 
 

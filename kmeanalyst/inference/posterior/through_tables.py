@@ -78,6 +78,7 @@ def posterior_around(
 ) -> Posterior:
     features = measurement.with_even_noise(measurement.feature_map.compact(rows))
     covariance, target = FeatureCovariance.of(features, weights), measurement.with_even_noise(measurement.vector)
+    assert isinstance(measurement.feature_map, MarginFeatures)
     equations = Equations.of(covariance, measurement.feature_map, spread, measurement.noise_scale**2)
     b = spread * equations.solved_exactly(target - covariance.mean)
     # what a second step would add to b

@@ -174,7 +174,7 @@ def _with_constant(coordinates: Array) -> Array:
 
 
 _PRIOR = 0.5  # standard deviation of the relative change of amplitude
-_ROWS = 1500  # of the fit, drawn evenly
+_ROWS = 1500  # of the posterior, drawn evenly
 _SECOND_MODEL = 0.5  # the share of the distance by which answers are moved; the rest of it is an error
 _EXCHANGES = 2  # rows of q for each of them
 
@@ -183,7 +183,7 @@ _EXCHANGES = 2  # rows of q for each of them
 class Amplitudes:
     """The posterior of α around each of some given values.
 
-    population  whose fit it is.
+    population  whose posterior it is.
     rows        (n,) rows of p, by their position in the frame of the error model.
     exchanged   encoded rows of q, (n, d) each: those of p with the other columns of another one.
     local       (n, q) b s/n at the rows.
@@ -213,7 +213,7 @@ class Amplitudes:
 
 
 def amplitudes(smooth: Smoother, at: Array) -> Amplitudes | None:
-    """What the measurement says of amplitudes at φ (q, r + 1); None where there is no fit to random features."""
+    """What the measurement says of amplitudes at φ (q, r + 1); None where the posterior is on the points."""
     population, model = smooth.population, smooth.population.model
     if not isinstance(model, MeasuredErrors) or model.posterior.on_points:
         return None
@@ -291,7 +291,8 @@ def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFra
         found, left = found + moved, np.hypot(left, error)
     at_points = values[: len(population.weights)][population.weights != 0]
     is_condition = bool(np.isin(at_points, (0.0, 1.0)).all())
-    levels = not any(population.release.columns[name].is_number for name in rows)
+    release = population.release
+    levels = release.measurement is not None and not any(release.columns[name].is_number for name in rows)
     notes = [
         (*smooth.notes, *[_OF_LEVELS] * levels, *_notes(*pair, is_condition))
         for pair in zip(found, smooth.unknown(at), strict=True)

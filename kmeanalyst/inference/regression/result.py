@@ -48,8 +48,7 @@ class RegressionEstimate(Printed):
     fit           the equations and their root, for intervals and predictions.
 
     Intervals hold both value ± z · standard error and the inverted score's interval, and pvalue is the larger of the two
-        tests':
-    where noise leaves it open whether a coefficient is finite, an end is infinite.
+    tests': where noise leaves it open whether a coefficient is finite, an end is infinite.
 
     >>> fit = release.glm("age ~ `education-num` + sex")
     >>> fit.names

@@ -270,7 +270,7 @@ def _weighted(release: ReleaseData, view: View) -> tuple[pd.DataFrame, Array]:
         model = fitted_model(release)
         if (
             model.posterior.on_points
-        ):  # best answers have negative weights, and rows without these are worse than the points
+        ):  # best answers have negative weights: rows without these are worse than the points
             return release.frame, probability_weights(release)
         weights = model.weights
         frame = model.frame.iloc[: len(weights)]
