@@ -51,7 +51,7 @@ class Posterior:
     """A measurement and rows of a population: the errors of any question, as `MeasuredErrors` needs them.
 
     rows        (n, d) encoded.
-    features    (n, F) of the rows, sparse; target (F,) what was measured of their mean, with noise of the same size on each.
+    features    (n, F) of the rows, of tables sparse; target (F,) what was measured of their mean, with even noise on each.
     answers     (m,) the weights of the best answers; they sum to one, and some may be negative.
     second      (m,) what a second step would add to them.
     equations   κ C + τ²I around the rows, or around clouds of them.
