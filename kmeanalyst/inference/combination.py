@@ -153,13 +153,13 @@ class Combination(Printed):
     >>> ka.combine(release, sample.head(500)).mean("age").heterogeneity
     Q = 0.018 on 1 df, p = 0.89, I² = 0 %
     >>> both.mean("age"), both.std("age"), both.quantile("age", 0.9)
-    (age: 38.58 ± 0.39 (95 %: 37.79 to 39.37; privacy 0.22, sampling 0.20, resolution 0.25), std(age): 13.90 ± 0.37 (95 %:
-        13.08 to 14.72; privacy 0.21, sampling 0.22, resolution 0.21), quantile(age, 0.9): 58.00 ± 0.77 (95 %: 57.00 to
-        61.00; privacy 0.31, sampling 0.43, resolution 0.56))
+    (age: 38.58 ± 0.39 (95 %: 37.78 to 39.39; privacy 0.22, sampling 0.21, resolution 0.26), std(age): 13.89 ± 0.38 (95 %:
+        13.01 to 14.77; privacy 0.18, sampling 0.24, resolution 0.23), quantile(age, 0.9): 58.00 ± 0.77 (95 %: 57.00 to
+        61.00; privacy 0.27, sampling 0.45, resolution 0.56))
     >>> [ask("age").value for ask in (both.expectation, both.var, both.median)], len(both.expectations(["age", "age > 50"]))
-    ([38.5818..., 193.2432..., 37.0], 2)
+    ([38.5810..., 192.8865..., 37.0], 2)
     >>> both.cdf("age", 50).value
-    0.8013...
+    0.8015...
     >>> both.cov(["age", "hours-per-week"]).value.shape, both.corr(["age", "hours-per-week"]).names
     ((2, 2), ('age', 'hours-per-week'))
     """

@@ -110,8 +110,8 @@ class Release(ReleaseData):
         >>> release.groupby("sex").mean("hours-per-week")[["value", "standard_error"]]
                     value  standard_error
         sex
-        Female  38.612231        1.508910
-        Male    42.023167        0.803982
+        Female  38.612230        1.512282
+        Male    42.023168        0.852545
         """
         return GroupBy(self, column, where, view, level)
 
@@ -157,7 +157,7 @@ class Release(ReleaseData):
 
         >>> small = release.thin(50)
         >>> len(small), small.mean("age")
-        (50, age: 38.64 ± 0.46 (95 %: 37.74 to 39.55; privacy 0.27, sampling 0.18, resolution 0.33))
+        (50, age: 38.64 ± 0.51 (95 %: 37.65 to 39.64; privacy 0.27, sampling 0.18, resolution 0.39))
         """
         from kmeanalyst.representation.thinning import thin
 

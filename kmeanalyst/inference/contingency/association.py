@@ -56,7 +56,7 @@ class Association(Printed):
 
     >>> found = ka.associations(release, ["age", "income"])[0]
     >>> found.measure, round(found.value, 2), [round(end, 2) for end in found.interval]
-    ('correlation ratio', 0.27, [0.12, 0.37])
+    ('correlation ratio', 0.27, [0.0, 0.39])
     """
 
     columns: tuple[str, str]

@@ -124,8 +124,8 @@ def standardised(
     Errors      ValueError for a group that there is none of, shares that are negative or all 0, or a group without rows.
 
     >>> release.standardised("income == '>50K'", by="sex", population={"Female": 0.5, "Male": 0.5})
-    income == '>50K' standardised by sex: 0.2119 ± 0.0083 (95 %: 0.1956 to 0.2281; privacy 0.0052, sampling 0.0052,
-        resolution 0.0038)
+    income == '>50K' standardised by sex: 0.2119 ± 0.0086 (95 %: 0.1951 to 0.2287; privacy 0.0052, sampling 0.0052,
+        resolution 0.0044)
     """
     shares = list(population.values()) if isinstance(population, Mapping) else []
     are_numbers = all(isinstance(share, int | float | np.integer | np.floating) for share in shares)

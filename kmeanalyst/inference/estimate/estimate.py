@@ -220,11 +220,11 @@ class Estimate(Differentiable, Printed):
                private table itself. ValueError where an interval is not known (no measurement).
 
         >>> release.mean("age").interval(0.9)
-        (37.8832..., 39.3127...)
+        (37.8696..., 39.3263...)
         >>> release.mean("age").interval(0.9, kind="robust")  # over all populations that agree with the measurement
         (31.4311..., 46.7581...)
         >>> release.mean("age").interval(0.9, kind="noise")  # for the mean of the table's own rows
-        (37.9477..., 39.2482...)
+        (37.9328..., 39.2631...)
         """
         if kind not in ("default", "robust", "noise"):
             raise ValueError(
@@ -250,7 +250,7 @@ class Estimate(Differentiable, Printed):
         """The margin of error as statistical agencies print it: z standard errors, at 90 % by default.
 
         >>> release.mean("age").moe()
-        0.7147...
+        0.7283...
         """
         return z_of(level) * self.standard_error
 
@@ -306,7 +306,7 @@ class Estimate(Differentiable, Printed):
         """The estimate as plain numbers, as `expect --json` prints it; `kind` is that of its interval.
 
         >>> release.mean("age").to_dict()["parts"]
-        {'privacy': 0.2631..., 'sampling': 0.1803..., 'resolution': 0.2950...}
+        {'privacy': 0.2631..., 'sampling': 0.1803..., 'resolution': 0.3070...}
         """
         differ = {} if self.heterogeneity is None else {"heterogeneity": self.heterogeneity.to_dict()}
         return {

@@ -59,6 +59,7 @@ class Posterior:
     determined  γ, how many directions the measurement determines.
     clouds      (m, n) means over the rows of each cloud; None where rows are the released points, each a cloud by itself.
     seen        of clouds, the features (k, F) of other rows.
+    reference   of clouds, their mass (m,) before anything is measured: what features do not see of answers follows it, an error.
     """
 
     rows: Array
@@ -73,6 +74,7 @@ class Posterior:
     n_rows: int
     clouds: Any = None
     seen: Callable[[Array], Array] | None = None
+    reference: Array | None = None
 
     @property
     def on_points(self) -> bool:
@@ -115,6 +117,7 @@ class Posterior:
         along = self.prior.of_columns(centred)
         least = (along**2).sum(axis=0) - privacy.diagonal()
         resolution = self._validation * self.prior.left_open(rest, np.ptp(influence, axis=0)) + np.outer(bias, bias)
+        resolution += np.outer(pull := self._pull @ rest, pull)
         resolution += with_diagonal(along.T @ along, np.maximum(least - resolution.diagonal(), 0.0))
         return {"privacy": privacy, "sampling": sampling, "resolution": resolution}
 
@@ -125,8 +128,13 @@ class Posterior:
         """
         f = np.sqrt(self._validation) * self.prior.draws(k, rng)
         noise = self.noise_scale * rng.standard_normal((len(self.target), k))
+        f += np.outer(self._pull, rng.standard_normal(k))
         followed = self.equations.fitted(self.equations.covariance.transposed @ f + noise)
         return self._of_rows(f - followed + np.outer(_STILL_TO_GO * self.second, rng.standard_normal(k)))
+
+    @property
+    def _pull(self) -> Array:
+        return np.zeros_like(self._p) if self.reference is None else self.reference - self._p
 
     @property
     def _validation(self) -> float:

@@ -45,7 +45,7 @@ def around_clouds(measurement: Measurement, domain: Domain, points: Array, proba
     equations = Equations(FeatureCovariance.of(csr_array(A), mass), kappa, noise**2, inverse)
     return Posterior(
         rows, features, target, p, second, equations, EvenDepartures(mass, finest), determined, measurement.noise_scale,
-        measurement.n_rows, clouds, seen,
+        measurement.n_rows, clouds, seen, reference,
     )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def expectation(
                answer is part of the error. See `population.default_view`.
 
     >>> release.expectation("age * `hours-per-week`", where="sex == 'Female'")
-    age * `hours-per-week` | sex == 'Female': 1446 ± 103 (95 %: 1244 to 1647; privacy 51, sampling 17, resolution 88)
+    age * `hours-per-week` | sex == 'Female': 1446 ± 114 (95 %: 1222 to 1669; privacy 51, sampling 17, resolution 101)
     >>> release.expectation(lambda rows: rows["age"] ** 2).value
     1684.9...
     """
@@ -96,7 +96,7 @@ def total(release: ReleaseData, column: Question, *, where: Condition = None, vi
     """The sum of a column, or of an expression: N times its expectation, where N counts units if these are protected.
 
     >>> release.sum("`hours-per-week`")
-    sum(`hours-per-week`): 245352 ± 3601 (95 %: 238294 to 252411; privacy 2248, sampling 962, resolution 2644)
+    sum(`hours-per-week`): 245352 ± 3724 (95 %: 238054 to 252650; privacy 2248, sampling 962, resolution 2808)
     """
     found = mean(release, column, where=where, view=view)
     return _over_the_table(release, found, f"sum({shown(column)})", where, view)
@@ -106,7 +106,7 @@ def count(release: ReleaseData, condition: Question, *, where: Condition = None,
     """How many rows meet a condition: N times its probability, where N counts units if these are protected.
 
     >>> release.count("age > 50", where="sex == 'Male'")
-    count(age > 50) | sex == 'Male': 711 ± 105 (95 %: 506 to 917; privacy 44, sampling 25, resolution 92)
+    count(age > 50) | sex == 'Male': 711 ± 110 (95 %: 496 to 927; privacy 44, sampling 25, resolution 97)
     """
     found = probability(release, condition, where=where, view=view)
     return _over_the_table(release, found, f"count({shown(condition)})", where, view)

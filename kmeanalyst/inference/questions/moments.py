@@ -51,7 +51,7 @@ class MatrixEstimate(Printed):
     age            1.000000       0.052068
     education-num  0.052068       1.000000
     >>> found["age", "education-num"].standard_error, found.standard_error.shape, found.view
-    (0.1300..., (2, 2), 'fitted')
+    (0.1346..., (2, 2), 'fitted')
     """
 
     names: tuple[str, ...]
@@ -110,7 +110,7 @@ def var(release: ReleaseData, column: Question, *, where: Condition = None, view
     """The variance of a column of numbers, or of an expression; negative under some signed weights, and a note says so.
 
     >>> release.var("age")
-    var(age): 195 ± 15 (95 %: 166 to 225; privacy 10, sampling 4, resolution 10)
+    var(age): 195 ± 17 (95 %: 161 to 229; privacy 10, sampling 4, resolution 13)
     """
     population = population_of(release, where=where, view=view)
     return estimate(population, variance_of(population, column))
@@ -122,7 +122,7 @@ def std(release: ReleaseData, column: Question, *, where: Condition = None, view
     Edge cases   NaN where the variance is negative; an error of NaN where it is 0: a root has no first order there.
 
     >>> release.std("age")
-    std(age): 13.97 ± 0.54 (95 %: 12.88 to 14.98; privacy 0.37, sampling 0.13, resolution 0.37)
+    std(age): 13.97 ± 0.62 (95 %: 12.71 to 15.13; privacy 0.37, sampling 0.13, resolution 0.47)
     """
     population = population_of(release, where=where, view=view)
     return estimate(population, deviation_of(population, column))
@@ -153,7 +153,7 @@ def corr(
     Edge cases   NaN where a variance is not positive; beyond ±1 under some signed weights, and a note says so.
 
     >>> release.corr(["age", "hours-per-week"])["age", "hours-per-week"]
-    corr(age, `hours-per-week`): 0.14 ± 0.16 (95 %: -0.18 to 0.45; privacy 0.07, sampling 0.02, resolution 0.14)
+    corr(age, `hours-per-week`): 0.14 ± 0.21 (95 %: -0.26 to 0.54; privacy 0.07, sampling 0.02, resolution 0.19)
     """
     return _matrix(release, [str(columns), *others] if others else columns, where, view, correlations=True)
 

@@ -174,8 +174,8 @@ class GroupBy:
     >>> release.groupby("income").mean("age")[["value", "standard_error", "low", "high"]]
                 value  standard_error        low       high
     income
-    <=50K   36.464868        0.563800  35.359841  37.569895
-    >50K    45.413935        1.459802  42.552776  48.275095
+    <=50K   36.464868        0.595893  35.296940  37.632797
+    >50K    45.413935        1.818027  41.850667  48.977202
     """
 
     release: ReleaseData = field(repr=False)

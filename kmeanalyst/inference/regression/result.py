@@ -54,7 +54,7 @@ class RegressionEstimate(Printed):
     >>> fit.names
     ('intercept', '`education-num`', "sex == 'Male'")
     >>> fit["education-num"], fit.view
-    (age ~ `education-num`: 0.28 ± 0.68 (95 %: -1.08 to 1.64; privacy 0.30, sampling 0.07, resolution 0.61), 'fitted')
+    (age ~ `education-num`: 0.28 ± 0.71 (95 %: -1.13 to 1.68; privacy 0.30, sampling 0.07, resolution 0.63), 'fitted')
     """
 
     target: str
@@ -113,8 +113,8 @@ class RegressionEstimate(Printed):
         >>> release.glm("age ~ `education-num`").to_frame()[["value", "standard_error", "pvalue"]].round(3)
                           value  standard_error  pvalue
         term
-        intercept        35.848           6.952   0.000
-        `education-num`   0.274           0.682   0.689
+        intercept        35.848           7.155   0.000
+        `education-num`   0.274           0.705   0.699
         """
         frame = self.coefficients.to_frame(level).set_axis(self._index)
         frame.insert(4, "pvalue", self.pvalues)
