@@ -110,7 +110,7 @@ def claims(
     not kept: [std(age)] - 13.5 > 0 (probability .778, adjusted p .333, estimate 0.47 ± 0.62)
     1 of 2 kept by a Bayesian rule: the mean probability that a kept claim is false is 0.001, at most 0.05.
         Benjamini–Yekutieli keeps 1 at 0.05.
-    note: more than half of its variance is resolution: a release with --kernel adaptive counts cells of age, where this one has smooth features of all columns
+    note: more than half of its variance is resolution: ...
     """
     if isinstance(questions, str) or not isinstance(questions, Sequence) or not len(questions):
         raise ValueError(

@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_578,
-    "kmeanalyst/inference": 13_233,
+    "kmeanalyst/inference": 13_232,
     "kmeanalyst/kernels": 3_216,
     "kmeanalyst/learning": 2_881,
     "kmeanalyst/plots": 824,

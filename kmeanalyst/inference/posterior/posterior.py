@@ -126,9 +126,8 @@ class Posterior:
 
         The bound that a noisy score sets to a pair that was not measured has no part in them.
         """
-        f = np.sqrt(self._validation) * self.prior.draws(k, rng)
+        f = np.sqrt(self._validation) * self.prior.draws(k, rng) + np.outer(self._pull, rng.standard_normal(k))
         noise = self.noise_scale * rng.standard_normal((len(self.target), k))
-        f += np.outer(self._pull, rng.standard_normal(k))
         followed = self.equations.fitted(self.equations.covariance.transposed @ f + noise)
         return self._of_rows(f - followed + np.outer(_STILL_TO_GO * self.second, rng.standard_normal(k)))
 
