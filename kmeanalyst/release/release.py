@@ -22,6 +22,7 @@ from kmeanalyst.inference.questions import expectation as means
 from kmeanalyst.inference.questions.tables import GroupBy
 from kmeanalyst.inference.regression import glm as regressions
 from kmeanalyst.kernels import Kernel
+from kmeanalyst.lazy import instead_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Condition, ReleaseData, View
@@ -85,9 +86,8 @@ class Release(ReleaseData):
 
         def __getattr__(self, name: str) -> Any:
             """AttributeError that says what to use in place of what a DataFrame has."""
-            columns = self.__dict__.get("columns", ())
-            use = f"release[{name!r}] is the column" if name in columns else _INSTEAD.get(name)
-            raise AttributeError(f"a release has no {name!r}" + (f": {use}." if use else "."), name=name, obj=self)
+            named = {name: f"release[{name!r}] is the column"} if name in self.__dict__.get("columns", ()) else {}
+            return instead_of("a release", _INSTEAD | named)(self, name)
 
     def variable(self, columns: str | Sequence[str], *, view: View | None = None) -> RandomVariable:
         """A column as a random variable, to calculate with and ask questions of; several as its components.
