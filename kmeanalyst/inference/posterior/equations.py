@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import eye_array
+from scipy.sparse import csr_array, eye_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
+from threadpoolctl import ThreadpoolController
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.kernels.margins import MarginFeatures
 
-_MOST_ALONE, _LARGEST, _MOST_TOGETHER = 400, 512, 2000  # cells of single columns, of a block of one table, of any block
+_MOST_ALONE, _LARGEST, _MOST_TOGETHER = 600, 512, 2000  # cells of single columns, of a part of one table, of any block
 _RELATED = 0.85  # canonical correlation of columns whose tables are one block of the preconditioner
+_MOST_SHARED, _EXPLAINED = 60, 1e-6  # functions that tables of a larger block share; share of variance that is rounding
+_WORTH_THREADS = 4_000_000  # entries of a matrix whose product two threads share
 _ROUNDING, _NOTHING = 1e-9, 1e-30
 _MOST_STEPS, PATIENCE = 100, 2  # steps of the solver, and the last ones by which it is seen to end
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
@@ -42,17 +47,26 @@ class FeatureCovariance:
     def of(cls, features: Any, weights: Array) -> FeatureCovariance:
         transposed = features.T.tocsr()
         mean = transposed @ weights
-        return cls(features, transposed, weights, mean, transposed.multiply(transposed) @ weights - mean**2)
+        squares = csr_array((transposed.data**2, transposed.indices, transposed.indptr), transposed.shape)
+        return cls(features, transposed, weights, mean, squares @ weights - mean**2)
+
+    @cached_property
+    def _by_row(self) -> tuple[Any, ...]:
+        return _halves(self.features)
+
+    @cached_property
+    def by_feature(self) -> tuple[Any, ...]:
+        return _halves(self.transposed)
 
     def __matmul__(self, A: Array) -> Array:
-        return self.with_features(self.features @ A) - np.outer(self.mean, self.mean @ A)
+        return self.with_features(_product(self._by_row, A)) - np.outer(self.mean, self.mean @ A)
 
     def at_rows(self, a: Array) -> Array:
         """aᵀ(φ − E_p φ) at the rows, (n,) or (n, k), of a (F,) or (F, k)."""
-        return self.features @ a - self.mean @ a
+        return _product(self._by_row, a) - self.mean @ a
 
     def with_features(self, values: Array) -> Array:
-        return self.transposed @ (self.weights[:, None] * values)
+        return _product(self.by_feature, self.weights[:, None] * values)
 
     def within(self, block: Any) -> Array:
         """(k, k) C of some features: their numbers, or a slice within one table, of which each row is in one cell."""
@@ -60,7 +74,8 @@ class FeatureCovariance:
         if isinstance(block, slice):
             return np.diag(self.diagonal[block] + mean**2) - np.outer(mean, mean)
         own = self.transposed[block]
-        return (own.multiply(self.weights) @ own.T).toarray() - np.outer(mean, mean)
+        weighted = csr_array((own.data * self.weights[own.indices], own.indices, own.indptr), own.shape)
+        return (weighted @ own.T).toarray() - np.outer(mean, mean)
 
     def leading(self, most: int) -> Directions:
         """Eigenvectors of C of the largest eigenvalues, in descending order, those of 0 left out."""
@@ -75,19 +90,48 @@ class FeatureCovariance:
         return Directions(vectors[:, order], variances[order])
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _halves(matrix: Any) -> tuple[Any, ...]:
+    """A sparse matrix; where it is large, the two halves of its rows, without a copy: each for a thread."""
+    half, ends = int(np.searchsorted(matrix.indptr, matrix.nnz // 2)), matrix.indptr
+    if matrix.nnz < _WORTH_THREADS:
+        return (matrix,)
+    rows = ((slice(ends[half]), ends[: half + 1]), (slice(ends[half], None), ends[half:] - ends[half]))
+    return tuple(
+        csr_array((matrix.data[own], matrix.indices[own], starts), (len(starts) - 1, matrix.shape[1]))
+        for own, starts in rows
+    )
+
+
+def _product(parts: tuple[Any, ...], A: Any) -> Array:
+    if len(parts) == 1:
+        return _dense(parts[0] @ A)
+    with ThreadPoolExecutor(len(parts)) as threads:  # each row is summed up as it would be by one
+        return np.concatenate(list(threads.map(lambda part: _dense(part @ A), parts)))
+
+
+def _dense(product: Any) -> Array:
+    return product if isinstance(product, np.ndarray) else product.toarray()
+
+
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """An approximate inverse of κ C + τ²I: exact within every block of cells, and in the effects of single columns.
+    """An approximate inverse of κ C + τ²I: exact within every block of cells, and in functions that blocks share.
 
     C is taken as C_A, the covariances that the indicators of single columns' cells explain, and C − C_A within blocks alone. Tables
-    of columns that nearly copy each other say nearly the same, so they are one block; so are a set's table and those of its parts.
+    of columns that nearly copy each other say nearly the same, so they are one block; so are a set's table and those of its parts,
+    and sets that share a pair. A block that is too large is taken as its tables and functions that they share, likewise.
 
     inverses     each block's cells (a slice, or numbers), and the inverse (of κ (C − C_A) + τ²I) there.
     explained    (F, r) the blocks' inverses times a root of κ C_A.
     inner        Cholesky factor of the Woodbury identity's (r, r) matrix.
     """
 
-    inverses: tuple[tuple[Any, Array], ...]
+    inverses: Sequence[tuple[Any, Any]]
     explained: Array
     inner: Any
 
@@ -98,84 +142,158 @@ class _Blocks:
         """An identity where cells are so many more than rows that the eigenvalues of C but 0 are alike."""
         if len(covariance.mean) > _MORE_CELLS * len(covariance.weights):
             return eye_array(len(covariance.mean), format="csr")
-        root = np.sqrt(spread) * _explained_by_columns(covariance, feature_map)
-        inverses, explained = [], np.zeros_like(root)
-        for block in _blocks(covariance, feature_map):
-            size = spread * covariance.within(block) - root[block] @ root[block].T
+        columns = _Columns.of(covariance, feature_map)
+        root = columns.explained
+
+        def inverse(block: Any, root: Array) -> Array:
+            size = spread * (covariance.within(block) - root @ root.T)
             size[np.diag_indices_from(size)] += noise_variance
-            inverse = np.linalg.inv(size)
-            inverses.append((block, (inverse + inverse.T) / 2))
-            explained[block] = inverses[-1][1] @ root[block]
-        inner = cho_factor(np.eye(root.shape[1]) + root.T @ explained)
-        return cls(tuple(inverses), explained, inner)
+            found = np.linalg.inv(size)
+            return (found + found.T) / 2
+
+        whole, divided = list[Any](), []
+        for related, tables in _together(columns.related, feature_map).items():
+            parts = [slice(i, min(i + _LARGEST, stop)) for start, stop in tables for i in range(start, stop, _LARGEST)]
+            cells = np.concatenate([np.arange(*own) for own in tables])
+            if len(cells) <= _MOST_TOGETHER:
+                whole.append(slice(*tables[0]) if len(tables) == 1 else cells)
+            elif len(tables) > 1 and len(related) <= 2 and {*related} <= {*columns.common}:
+                divided.append((related, cells, parts))
+            else:
+                whole += parts
+        inverses: list[tuple[Any, Any]] = [(block, inverse(block, root[block])) for block in whole]
+        for related, cells, parts in divided:
+            shared = columns.shared(related, cells)
+            ends = np.cumsum([0, *(part.stop - part.start for part in parts)])
+            own = [slice(*pair) for pair in pairwise(ends)]
+            within = [inverse(part, np.hstack([root[part], shared[at]])) for part, at in zip(parts, own, strict=True)]
+            inverses.append((cells, cls.beyond(list(zip(own, within, strict=True)), shared, spread)))
+        return cls.beyond(inverses, root, spread)
+
+    @classmethod
+    def beyond(cls, inverses: Sequence[tuple[Any, Any]], root: Array, spread: float) -> _Blocks:
+        """Those of a matrix that has these inverses within blocks, and κ root rootᵀ in addition."""
+        explained = np.zeros_like(root)
+        for block, inverse in inverses:
+            explained[block] = inverse @ root[block]
+        return cls(inverses, explained, cho_factor(np.eye(root.shape[1]) / spread + root.T @ explained))
 
     def __matmul__(self, B: Array) -> Array:
-        solved = -self.explained @ cho_solve(self.inner, self.explained.T @ B)
+        solved = -(self.explained @ cho_solve(self.inner, self.explained.T @ B))
         for block, inverse in self.inverses:
             solved[block] += inverse @ B[block]
         return solved
 
 
-def _explained_by_columns(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Array:
-    """(F, r) covariances of the features with orthonormal functions of single columns."""
-    alone = [group for group in feature_map.groups if group.kind == "one-way"]
-    cells = np.concatenate([np.arange(group.start, group.stop) for group in alone])
-    cells = cells[np.argsort(-covariance.diagonal[cells])[:_MOST_ALONE]]
-    indicators, mean = covariance.features[:, cells], covariance.mean
-    weighted = indicators.multiply(covariance.weights[:, None]).tocsr()
-    joint = (covariance.transposed @ weighted).toarray() - np.outer(mean, mean[cells])
-    return joint @ _inverse_root(joint[cells])
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """Functions of single columns, linear in their cells' indicators (n, c).
+
+    orthonormal  (c, r) of functions with variance 1, of cells that vary most.
+    explained    (F, r) covariances of the features with these.
+    related      for each coarse and finer column a number, the same for those whose cells have a canonical correlation above
+                 `_RELATED`.
+    common       of each such number how many columns have a function in common (k,), and these functions (c, k).
+    """
+
+    covariance: FeatureCovariance
+    indicators: Any
+    orthonormal: Array
+    explained: Array
+    related: Array
+    common: dict[int, tuple[Array, Array]]
+
+    @classmethod
+    def of(cls, covariance: FeatureCovariance, feature_map: MarginFeatures) -> _Columns:
+        own = {
+            table[0]: range(*ends)
+            for group in feature_map.groups
+            for table, ends in zip(group.tables, group.ranges, strict=True)
+            if group.kind == "one-way"
+        }
+        cells = np.concatenate([np.arange(0), *own.values()]).astype(np.intp)
+        ends = np.cumsum([0, *map(len, own.values())])
+        at = {j: slice(*pair) for j, pair in zip(own, pairwise(ends), strict=True)}
+        indicators, mean = covariance.features[:, cells], covariance.mean
+        weighted = indicators.multiply(covariance.weights[:, None]).tocsr()
+        explained = _product(covariance.by_feature, weighted)
+        explained -= np.outer(mean, mean[cells])
+        joint, roots = explained[cells], np.zeros((len(cells), len(cells)))
+        for part in at.values():
+            root = _inverse_root(joint[part, part])
+            roots[part, part][:, : root.shape[1]] = root
+        correlation, related = roots.T @ joint @ roots, np.eye(len(feature_map.kernel.edges))
+        for i, j in combinations(at, 2):
+            related[i, j] = np.linalg.norm(correlation[at[i], at[j]], 2) > _RELATED
+        number, common = connected_components(related, directed=False)[1], {}
+        of_cell = np.repeat(number[list(at)], [len(one) for one in own.values()])
+        for one in np.unique(of_cell):
+            those = np.flatnonzero(of_cell == one)
+            values, vectors = np.linalg.eigh(correlation[np.ix_(those, those)])
+            used = np.flatnonzero(values > _ROUNDING)[-_MOST_SHARED:]
+            common[int(one)] = values[used], roots[:, those] @ (vectors[:, used] / np.sqrt(values[used]))
+        varying = np.argsort(-covariance.diagonal[cells])[:_MOST_ALONE]
+        inner = _inverse_root(joint[np.ix_(varying, varying)])
+        orthonormal = np.zeros((len(cells), inner.shape[1]))
+        orthonormal[varying] = inner
+        columns = [*range(len(related)), *feature_map.kernel.finer]
+        return cls(covariance, indicators, orthonormal, explained @ orthonormal, number[columns], common)
+
+    def shared(self, related: tuple[int, ...], cells: Array) -> Array:
+        """(cells, q) covariances of features with orthonormal products of functions that most columns have in common, less what
+        functions of single columns explain.
+        """
+        p, one, other = self.covariance.weights, self.common[related[0]], self.common[related[-1]]
+        strength = np.outer(one[0], other[0]) if len(related) > 1 else np.triu(np.outer(one[0], one[0]))
+        i, j = np.unravel_index(np.argsort(-strength, axis=None)[:_MOST_SHARED], strength.shape)
+        first, second = (_centred(self.indicators @ functions, p) for _, functions in (one, other))
+        products = _centred(first[:, i] * second[:, j], p)
+        least = _EXPLAINED * float((p @ products**2).max())
+        alone = self.orthonormal @ (self.orthonormal.T @ (self.indicators.T @ (p[:, None] * products)))
+        products -= _centred(self.indicators @ alone, p)
+        products = p[:, None] * products @ _inverse_root(products.T @ (p[:, None] * products), least)
+        return np.asarray(self.covariance.transposed[cells] @ products)
 
 
-def _blocks(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Iterator[Any]:
+def _centred(values: Array, weights: Array) -> Array:
+    return values - weights @ values
+
+
+def _together(related: Array, feature_map: MarginFeatures) -> dict[tuple[int, ...], list[tuple[int, int]]]:
+    """Ranges of the tables of each block, by their related columns."""
     together: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    related = _related_columns(covariance, feature_map)
     for group in feature_map.groups:
         for table, own in zip(group.tables, group.ranges, strict=True):
             together.setdefault(tuple(sorted({int(related[j]) for j in table})), []).append(own)
     size = {columns: sum(stop - start for start, stop in ranges) for columns, ranges in together.items()}
-    for columns in sorted(together, key=len):  # the table of more columns says what theirs says: they join the smallest
-        holding = [c for c in together if set(columns) < set(c) and size[c] + size[columns] <= _MOST_TOGETHER]
-        if holding:
-            smallest = min(holding, key=size.__getitem__)
-            together[smallest] += together.pop(columns)
-            size[smallest] += size[columns]
-    for columns, ranges in together.items():
-        if len(ranges) > 1 and size[columns] <= _MOST_TOGETHER:
-            yield np.concatenate([np.arange(*own) for own in ranges])
-        else:
-            for start, stop in ranges:
-                step = _LARGEST if stop - start > _MOST_TOGETHER else stop - start
-                yield from (slice(part, min(part + step, stop)) for part in range(start, stop, step))
+
+    def smallest(columns: tuple[int, ...], others: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
+        fit = [c for c in others if c != columns and size[c] + size[columns] <= _MOST_TOGETHER]
+        return min(fit, key=size.__getitem__, default=None)
+
+    def join(*parts: tuple[int, ...]) -> tuple[int, ...]:
+        columns = tuple(sorted(set().union(*parts)))
+        ranges = [own for part in parts for own in together.pop(part)]
+        together.setdefault(columns, []).extend(ranges)
+        size[columns] = sum(stop - start for start, stop in together[columns])
+        return columns
+
+    waiting = sorted((c for c in together if len(c) > 2), key=size.__getitem__, reverse=True)
+    while waiting:  # sets that share a pair
+        columns = waiting.pop()
+        sets = [c for c in together if len(c) > 2 and len({*c} & {*columns}) > 1]
+        if columns in together and (other := smallest(columns, sets)):
+            waiting.append(join(columns, other))
+    for columns in sorted(together, key=len):  # the table of more columns says what theirs says
+        if other := smallest(columns, [c for c in together if {*columns} < {*c}]):
+            join(columns, other)
+    return together
 
 
-def _related_columns(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Array:
-    """A number for each coarse and finer column, the same for those whose cells have a canonical correlation above `_RELATED`."""
-    kernel = feature_map.kernel
-    columns = [*range(len(kernel.edges)), *kernel.finer]
-    ranges = {
-        table[0]: own
-        for group in feature_map.groups
-        for table, own in zip(group.tables, group.ranges, strict=True)
-        if group.kind == "one-way"
-    }
-    if not ranges:
-        return np.array(columns)
-    cells = np.concatenate([np.arange(*own) for own in ranges.values()])
-    starts = np.cumsum([0, *(stop - start for start, stop in ranges.values())])
-    own = {j: slice(*ends) for j, ends in zip(ranges, pairwise(starts), strict=True)}
-    joint = covariance.within(cells)
-    roots = {j: _inverse_root(joint[part, part]) for j, part in own.items()}
-    related = np.eye(len(kernel.edges))
-    for i, j in combinations([j for j in ranges if roots[j].size], 2):
-        related[i, j] = np.linalg.norm(roots[i].T @ joint[own[i], own[j]] @ roots[j], 2) > _RELATED
-    return connected_components(related, directed=False)[1][columns]
-
-
-def _inverse_root(covariance: Array) -> Array:
-    """(L, r) R of which Rᵀ C R is the identity, on the space where C (L, L) is not 0."""
+def _inverse_root(covariance: Array, least: float = 0.0) -> Array:
+    """(L, r) R of which Rᵀ C R is the identity, on the space where C (L, L) is not 0, and at least this."""
     values, vectors = np.linalg.eigh(covariance)
-    kept = values > _ROUNDING * values[-1]
+    kept = values > max(least, _ROUNDING * values.max(initial=0.0))
     return vectors[:, kept] / np.sqrt(values[kept])
 
 
@@ -230,30 +348,31 @@ class Equations:
         most      steps. ValueError where one is not finite.
         residual  norm of what is left of a column with which it ends too.
         """
-        A, rest, gains = np.zeros_like(B), B.copy(), np.zeros((most, B.shape[1]))
-        step = direction = self.inverse @ rest
-        size = (rest * step).sum(axis=0)
-        going = np.arange(B.shape[1])
-        for i in range(most):
-            kept = ~(size <= _NOTHING * gains.sum(axis=0)[going])
-            going, rest, direction, size = going[kept], rest[:, kept], direction[:, kept], size[kept]
-            if not len(going):
-                break
-            image = self @ direction
-            length = size / (direction * image).sum(axis=0)
-            if not (np.isfinite(length) & (length > 0)).all():
-                raise ValueError(
-                    f"the equations of the measurement were not solved: step {i + 1} has no length. Where errors are not known "
-                    "there is no answer; please report it with the file."
-                )
-            A[:, going] += length * direction
-            rest -= length * image
-            gains[i, going] = length * size
-            left = ~enough(gains[: i + 1])[going] & (np.linalg.norm(rest, axis=0) > residual)
-            going, rest, direction, before = going[left], rest[:, left], direction[:, left], size[left]
-            step = self.inverse @ rest
+        with _libraries().limit(limits=1, user_api="blas"):  # the same bits on any number of threads
+            A, rest, gains = np.zeros_like(B), B.copy(), np.zeros((most, B.shape[1]))
+            step = direction = self.inverse @ rest
             size = (rest * step).sum(axis=0)
-            direction = step + size / before * direction
+            going = np.arange(B.shape[1])
+            for i in range(most):
+                kept = ~(size <= _NOTHING * gains.sum(axis=0)[going])
+                going, rest, direction, size = going[kept], rest[:, kept], direction[:, kept], size[kept]
+                if not len(going):
+                    break
+                image = self @ direction
+                length = size / (direction * image).sum(axis=0)
+                if not (np.isfinite(length) & (length > 0)).all():
+                    raise ValueError(
+                        f"the equations of the measurement were not solved: step {i + 1} has no length. Where errors are not known "
+                        "there is no answer; please report it with the file."
+                    )
+                A[:, going] += length * direction
+                rest -= length * image
+                gains[i, going] = length * size
+                left = ~enough(gains[: i + 1])[going] & (np.linalg.norm(rest, axis=0) > residual)
+                going, rest, direction, before = going[left], rest[:, left], direction[:, left], size[left]
+                step = self.inverse @ rest
+                size = (rest * step).sum(axis=0)
+                direction = step + size / before * direction
         return A
 
 

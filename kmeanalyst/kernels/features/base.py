@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, get_index_dtype
 
 from kmeanalyst.kernels.base import Array, Kernel, as_rows, check_width
 from kmeanalyst.kernels.embedding import row_blocks
@@ -135,8 +135,11 @@ class CellFeatures(FeatureMap):
     def compact(self, X: Array) -> csr_array:
         indices = self.cell_indices(as_rows(X))
         tables, n = indices.shape
-        heights = np.tile(self.heights, n)
-        return csr_array((heights, indices.T.ravel(), tables * np.arange(n + 1)), shape=(n, self.dimension))
+        kind = get_index_dtype(
+            maxval=max(tables * n, self.dimension)
+        )  # 32 bits where they do: half of what products read
+        ends = tables * np.arange(n + 1, dtype=kind)
+        return csr_array((np.tile(self.heights, n), indices.T.ravel().astype(kind), ends), shape=(n, self.dimension))
 
     def mean(self, X: Array, weights: Array) -> Array:
         """Σ w_i φ(x_i) (F,), by counting."""

@@ -16,7 +16,7 @@ from kmeanalyst.inference.posterior.equations import Equations, FeatureCovarianc
 from kmeanalyst.inference.posterior.posterior import Posterior
 from kmeanalyst.inference.posterior.through_tables import around_points, posterior_around, spread_from_independence
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.learning.rows.training_rows import target_of, training_rows
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
@@ -169,24 +169,62 @@ def test_tables_are_cut_into_blocks_that_hold_each_cell_once(fit: Posterior, mon
             monkeypatch.setattr(equations, name, value)
         covariance = FeatureCovariance.of(fit.features, fit.probabilities)
         every = np.arange(FEATURES.dimension)
-        blocks = [every[part] for part in equations._blocks(covariance, FEATURES)]
-        np.testing.assert_array_equal(np.sort(np.concatenate(blocks)), every)
-        assert max(map(len, blocks)) <= max(largest, together)
+        inverses = Equations.of(covariance, FEATURES, 0.02, 1e-6).inverse.inverses
+        np.testing.assert_array_equal(np.sort(np.concatenate([every[part] for part, _ in inverses])), every)
+        whole = [inverse for _, outer in inverses for _, inverse in getattr(outer, "inverses", [(0, outer)])]
+        assert max(map(len, whole)) <= max(largest, together)
 
 
 def test_tables_of_columns_that_copy_each_other_are_solved_together(monkeypatch: pytest.MonkeyPatch):
-    """With a block for each table a hundred times as much is left after as many steps."""
+    """In one block, or in one for each table beside functions that they share; with one of these a hundred times as much is left."""
     rows = table(2000, np.random.default_rng(2))
     rows[:, 2] = rows[:, 1] % 4
     small = measured(FEATURES, rows, noise_scale=3e-6)
     left = []
-    for related in (0.85, 2.0):
-        monkeypatch.setattr(equations, "_RELATED", related)
+    for together, shared in ((2000, 1), (20, 60), (20, 1)):
+        monkeypatch.setattr(equations, "_MOST_TOGETHER", together)
+        monkeypatch.setattr(equations, "_MOST_SHARED", shared)
         system = posterior_around(small, rows, np.full(2000, 1 / 2000), 0.02, 60.0).equations
-        b = np.random.default_rng(3).standard_normal((len(small.vector), 1))
-        b = system.covariance @ b
-        left.append(np.linalg.norm(system @ system.solved(b, most=40) - b) / np.linalg.norm(b))
-    assert left[0] < 0.01 * left[1]
+        left.append(left_after(40, system))
+    assert max(left[:2]) < 0.01 * left[2], left
+
+
+def left_after(steps: int, system: Equations) -> float:
+    """The share of a right side that is left."""
+    b = system.covariance @ np.random.default_rng(3).standard_normal((len(system.covariance.mean), 1))
+    return float(np.linalg.norm(system @ system.solved(b, most=steps) - b) / np.linalg.norm(b))
+
+
+def test_sets_that_share_a_pair_are_solved_together(monkeypatch: pytest.MonkeyPatch):
+    base, sets = margin_kernel(DOMAIN), ((1, 2, 3), (1, 2, 4))
+    shares = (0.5, 0.5, 0.0)
+    kernel = ChosenMargins(
+        base.edges,
+        base.atoms,
+        base.missing,
+        shares,
+        base.fine,
+        chosen=((1, 2), *sets),
+        squares=((0.1,) * 5, (0.5 / 3,) * 3, ()),
+    )
+    rows = table(2000, np.random.default_rng(2))
+    small = measured(MarginFeatures(kernel), rows, noise_scale=3e-6)
+    together = posterior_around(small, rows, np.full(2000, 1 / 2000), 0.02, 60.0).equations
+    monkeypatch.setattr(equations, "_MOST_TOGETHER", 60)
+    assert left_after(10, together) < 0.01 * left_after(
+        10, posterior_around(small, rows, np.full(2000, 1 / 2000), 0.02, 60.0).equations
+    )
+
+
+def test_two_threads_sum_up_as_one_does(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
+    A, found = np.random.default_rng(0).standard_normal((FEATURES.dimension, 3)), []
+    for entries in (equations._WORTH_THREADS, 1):
+        monkeypatch.setattr(equations, "_WORTH_THREADS", entries)
+        covariance = FeatureCovariance.of(fit.features, fit.probabilities)
+        found.append((covariance @ A, covariance.at_rows(A), *equations._Columns.of(covariance, FEATURES).explained))
+    assert len(covariance.by_feature) == 2
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 def test_with_more_cells_than_rows_answers_are_those_of_blocks_in_fewer_steps(monkeypatch: pytest.MonkeyPatch):
