@@ -30,20 +30,23 @@ class EvenDepartures:
     """A prior of populations p (1 + g) for smooth features: g has the variance κ′ in every direction.
 
     weights  (m,) p; spread κ′, of the finest features that are shown.
+    apart    (m,) how far the mass before anything is measured is from p: what features do not see follows it, one more error.
     """
 
     weights: Array
     spread: float
+    apart: Array
 
     def left_open(self, rest: Array, ranges: Array) -> Array:
-        return self.spread * (self.weights[:, None] * rest).T @ rest
+        followed = self.apart @ rest
+        return self.spread * (self.weights[:, None] * rest).T @ rest + np.outer(followed, followed)
 
     def of_columns(self, centred: Array) -> Array:
         return np.zeros((1, centred.shape[1]))
 
     def draws(self, k: int, rng: np.random.Generator) -> Array:
         drawn = np.sqrt(self.spread * self.weights)[:, None] * rng.standard_normal((len(self.weights), k))
-        return drawn - np.outer(self.weights, drawn.sum(axis=0))
+        return drawn - np.outer(self.weights, drawn.sum(axis=0)) + np.outer(self.apart, rng.standard_normal(k))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +62,6 @@ class Posterior:
     determined  γ, how many directions the measurement determines.
     clouds      (m, n) means over the rows of each cloud; None where rows are the released points, each a cloud by itself.
     seen        of clouds, the features (k, F) of other rows.
-    reference   of clouds, their mass (m,) before anything is measured: what features do not see of answers follows it, an error.
     """
 
     rows: Array
@@ -74,7 +76,6 @@ class Posterior:
     n_rows: int
     clouds: Any = None
     seen: Callable[[Array], Array] | None = None
-    reference: Array | None = None
 
     @property
     def on_points(self) -> bool:
@@ -117,7 +118,6 @@ class Posterior:
         along = self.prior.of_columns(centred)
         least = (along**2).sum(axis=0) - privacy.diagonal()
         resolution = self._validation * self.prior.left_open(rest, np.ptp(influence, axis=0)) + np.outer(bias, bias)
-        resolution += np.outer(pull := self._pull @ rest, pull)
         resolution += with_diagonal(along.T @ along, np.maximum(least - resolution.diagonal(), 0.0))
         return {"privacy": privacy, "sampling": sampling, "resolution": resolution}
 
@@ -126,14 +126,10 @@ class Posterior:
 
         The bound that a noisy score sets to a pair that was not measured has no part in them.
         """
-        f = np.sqrt(self._validation) * self.prior.draws(k, rng) + np.outer(self._pull, rng.standard_normal(k))
+        f = np.sqrt(self._validation) * self.prior.draws(k, rng)
         noise = self.noise_scale * rng.standard_normal((len(self.target), k))
         followed = self.equations.fitted(self.equations.covariance.transposed @ f + noise)
         return self._of_rows(f - followed + np.outer(_STILL_TO_GO * self.second, rng.standard_normal(k)))
-
-    @property
-    def _pull(self) -> Array:
-        return np.zeros_like(self._p) if self.reference is None else self.reference - self._p
 
     @property
     def _validation(self) -> float:
