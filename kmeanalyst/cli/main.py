@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli import outputs, questions
-from kmeanalyst.cli.arguments import (
-    Answer,
-    check_not_read,
-    on_release,
-    open_function,
-    open_release,
-    output_option,
-    reading_options,
-    release_argument,
-)
+from kmeanalyst.cli import arguments, outputs, questions
 from kmeanalyst.cli.terminal import argument, command, json_option, note, option, program, say, show, working
 from kmeanalyst.cli.train import train_command
 from kmeanalyst.releases.texts import one_line
@@ -49,7 +39,7 @@ def main() -> None:
     """
 
 
-@command("info", "What a release is and guarantees.", release_argument, *reading_options)
+@command("info", "What a release is and guarantees.", arguments.release_argument, *arguments.reading_options)
 def info(release_path: str, as_json: bool, **reading: bool) -> None:
     """Show what a release is and guarantees: rows, columns, rules, ε and δ, noise, weights.
 
@@ -58,9 +48,9 @@ def info(release_path: str, as_json: bool, **reading: bool) -> None:
     from kmeanalyst.releases.file.limits import HoldsFunction
 
     try:
-        release = open_release(release_path)
+        release = arguments.open_release(release_path)
     except HoldsFunction:
-        released = open_function(release_path)
+        released = arguments.open_function(release_path)
         show(as_json, repr(released), _facts_of_function(released))
     else:
         show(as_json, repr(release), _facts(release) if as_json else {})
@@ -97,7 +87,9 @@ def _facts_of_function(function: ReleasedFunction) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@command("validate", "Recompute every claim that can be recomputed.", release_argument, *reading_options)
+@command(
+    "validate", "Recompute every claim that can be recomputed.", arguments.release_argument, *arguments.reading_options
+)
 @click.pass_context
 def validate(ctx: click.Context, release_path: str, as_json: bool, **reading: bool) -> None:
     """Recompute every claim in a file that can be recomputed; exit code 3 if one does not hold.
@@ -117,7 +109,7 @@ def validate(ctx: click.Context, release_path: str, as_json: bool, **reading: bo
 
 @command(
     "import", "Make a release from noisy tables that others published.", argument("tables_path", "TABLES.toml"),
-    output_option("OUT.kme"), json_option,
+    arguments.output_option("OUT.kme"), json_option,
 )  # fmt: skip
 def import_command(tables_path: str, output: str, as_json: bool) -> None:
     """Make a release from noisy tables that others published, which answers questions with errors as one of ours does.
@@ -136,7 +128,7 @@ def import_command(tables_path: str, output: str, as_json: bool) -> None:
     """
     from kmeanalyst.release.measured_by_others import import_tables
 
-    check_not_read(output, tables_path)
+    arguments.check_not_read(output, tables_path)
     with working("drawing rows") as on_progress:
         release = import_tables(tables_path, on_progress)
         release.write(output)
@@ -163,12 +155,12 @@ def demo(keep: str | None, as_json: bool) -> None:
     show(as_json, None, run_demo(keep, as_json=as_json))
 
 
-@on_release(
+@arguments.on_release(
     "transform", "Add columns computed from others.",
-    argument("expressions", '"NAME = EXPRESSION"...', None, nargs=-1, required=True), output_option("OUT.kme"),
+    argument("expressions", '"NAME = EXPRESSION"...', None, nargs=-1, required=True), arguments.output_option("OUT.kme"),
     work="computing",
 )  # fmt: skip
-def transform(release: Release, expressions: tuple[str, ...], output: str) -> Answer:
+def transform(release: Release, expressions: tuple[str, ...], output: str) -> arguments.Answer:
     """Write a release with further columns, computed from those it has; each may use those before it.
 
     An expression without a name is named after its text. The measurement and the privacy guarantee are unchanged.
@@ -194,8 +186,8 @@ def transform(release: Release, expressions: tuple[str, ...], output: str) -> An
 
 
 @command(
-    "evaluate", "Evaluate a released function at your points.", release_argument, argument("points", "POINTS"),
-    *reading_options,
+    "evaluate", "Evaluate a released function at your points.", arguments.release_argument, argument("points", "POINTS"),
+    *arguments.reading_options,
 )  # fmt: skip
 def evaluate_command(release_path: str, points: str, as_json: bool, **reading: bool) -> None:
     """Evaluate a released function at the rows of POINTS (a table as of mmd-test): values, with their errors.
@@ -211,7 +203,7 @@ def evaluate_command(release_path: str, points: str, as_json: bool, **reading: b
     """
     from kmeanalyst.sources.tables import read_table
 
-    function = open_function(release_path)
+    function = arguments.open_function(release_path)
     table = read_table(points, function.domain)
     _, counts = function.domain.encode_counted(table)
     counts.check(function.domain)

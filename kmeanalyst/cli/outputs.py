@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli.arguments import (
-    Answer,
-    column_names,
-    coverage_option,
-    from_option,
-    on_release,
-    output_option,
-    view_option,
-)
+from kmeanalyst.cli import arguments
 from kmeanalyst.cli.terminal import OnProgress, argument, flag, note, option, say
 from kmeanalyst.releases.texts import one_line
 
@@ -51,7 +43,7 @@ def _check_export(
         raise click.BadParameter(f"{output} is a directory. Name a file.", param_hint="OUT")
 
 
-@on_release(
+@arguments.on_release(
     "export", "Write points and weights for other tools.", argument("output", "OUT.{csv,parquet,nc,xlsx,dta,sav}", required=False),
     option(
         "--view",
@@ -91,7 +83,7 @@ def _check_export(
 )  # fmt: skip
 def export_command(
     release: Release, path: str, output: Any, keep_formulas: bool, sdnist: str | None, mbi: str | None, **asked: Any
-) -> Answer:
+) -> arguments.Answer:
     """Write the points and weights for other tools.
 
     In a .csv file a text cell that begins like a formula (=, +, -, @) gets an apostrophe in front, unless it is a number:
@@ -153,7 +145,7 @@ def _folder(
     """Write draws, or replicate weights; how many cells were defused, and the fields of --json."""
     from kmeanalyst.inference.draws.folder import write_draws, write_replicates
 
-    names, seed = column_names(columns), asked["seed"]
+    names, seed = arguments.column_names(columns), asked["seed"]
     if n_draws is not None:
         tables = release.draws(n_draws, columns=names, rows=asked["rows"], rng=seed)
         defused = write_draws(release, output, tables, keep_formulas=keep_formulas)
@@ -167,7 +159,7 @@ def _folder(
     return defused, {"replicates": n_replicates, "rows": len(frame), "rule": "replicate weights"}
 
 
-def _sdnist(release: Release, name: str, folder: str, frame: pd.DataFrame) -> Answer:
+def _sdnist(release: Release, name: str, folder: str, frame: pd.DataFrame) -> arguments.Answer:
     from kmeanalyst.releases.file.export import SDNIST_COLUMNS, export_sdnist
 
     labels = export_sdnist(release, folder, name=name, frame=frame)
@@ -197,17 +189,17 @@ def _check_drawing(
         format_of(output)
 
 
-@on_release(
+@arguments.on_release(
     "plot", "Draw all columns, one or two, with errors.", argument("columns", "[COLUMN [COLUMN]]", None, nargs=-1),
-    output_option("FIG.png", "File to write: .png, .pdf, .svg. By default FILE-COLUMN.png in this folder.", required=False),
+    arguments.output_option("FIG.png", "File to write: .png, .pdf, .svg. By default FILE-COLUMN.png here.", required=False),
     option("--bins", "Number of equal ranges of a histogram of numbers.", click.IntRange(min=1)),
     option("--where", "Only rows for which this condition holds."),
     option("--sample sample_path", "Your own rows, a table as of mmd-test, to draw over one column.", metavar="SAMPLE"),
-    from_option, view_option, coverage_option, work="drawing", check=_check_drawing,
+    arguments.from_option, arguments.view_option, arguments.coverage_option, work="drawing", check=_check_drawing,
 )  # fmt: skip
 def plot_command(
     release: Release, path: str, columns: tuple[str, ...], output: str | None, bins: int | None, source: Any, **asked: Any
-) -> Answer:  # fmt: skip
+) -> arguments.Answer:  # fmt: skip
     """Draw a column's histogram or the table of two columns, with the errors of all numbers.
 
     Without a column: the overview, a histogram of each column and the strongest relations.
@@ -262,15 +254,15 @@ def _draw(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str
     return figure
 
 
-@on_release(
+@arguments.on_release(
     "report", "Write one page for a colleague.",
-    output_option("REPORT.html", "File to write. By default FILE.html in this folder.", required=False),
-    option("--columns", "Columns to show, separated by commas; the first 60 by default."), view_option,
+    arguments.output_option("REPORT.html", "File to write. By default FILE.html in this folder.", required=False),
+    option("--columns", "Columns to show, separated by commas; the first 60 by default."), arguments.view_option,
     work="writing the report",
 )  # fmt: skip
 def report_command(
     release: Release, path: str, output: str | None, columns: str | None, view: Any, on_progress: OnProgress
-) -> Answer:
+) -> arguments.Answer:
     """Write one page for a colleague: what a release guarantees, shows and cannot show.
 
     The page needs no network: distributions with noise bands, pairs of columns, warnings, and how to cite, in one
@@ -285,7 +277,9 @@ def report_command(
     from kmeanalyst.report.caveats import warnings_of
 
     output = output or f"{Path(path).stem}.html"
-    facts = write_report(release, output, source=path, columns=column_names(columns), view=view, progress=on_progress)
+    facts = write_report(
+        release, output, source=path, columns=arguments.column_names(columns), view=view, progress=on_progress
+    )
     size = Path(output).stat().st_size
     say(f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True)
     return None, lambda: {
@@ -296,8 +290,8 @@ def report_command(
     }  # fmt: skip
 
 
-@on_release("methods", "A paragraph for papers.", work="writing")
-def methods_command(release: Release, path: str) -> Answer:
+@arguments.on_release("methods", "A paragraph for papers.", work="writing")
+def methods_command(release: Release, path: str) -> arguments.Answer:
     """Print a paragraph for papers: what was measured, the guarantee, the file, how errors are read, what cannot be answered.
 
     Example: kmeanalyst methods adult.kme

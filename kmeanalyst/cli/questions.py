@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli.arguments import (
-    INCOMPLETE,
-    Answer,
-    columns_option,
-    coverage_option,
-    level_option,
-    on_release,
-    open_release,
-    own_options,
-    sample_argument,
-    view_option,
-)
+from kmeanalyst.cli import arguments
 from kmeanalyst.cli.terminal import OnProgress, argument, note, option
 from kmeanalyst.releases.texts import on_screen
 
@@ -30,14 +19,14 @@ if TYPE_CHECKING:
 _WIDEST = 100  # characters: a longer text makes only its own line longer
 _where_option = option("--where", "Only rows for which this holds, e.g. \"sex == 'Female'\".", metavar="CONDITION")
 _of_any_view = (  # of questions that can be asked of either view, and have a robust interval
-    view_option,
+    arguments.view_option,
     option(
         "--interval kind",
         "robust: the range over all populations, smooth or not, that agree with the measurement; noise: without the sampling "
         "part, for the value in the private table itself.",
         ("default", "robust", "noise"), "default",
     ),
-    coverage_option,
+    arguments.coverage_option,
 )  # fmt: skip
 
 
@@ -45,14 +34,14 @@ def _by_option(answer: str) -> Any:
     return option("--by", f"One {answer} for each level of this column.", metavar="COLUMN")
 
 
-@on_release(
+@arguments.on_release(
     "expect", "Expectations and probabilities, with error bars.", _where_option, _by_option("answer"), *_of_any_view,
     argument("expressions", "EXPRESSION...", None, nargs=-1, required=True), work="answering",
 )  # fmt: skip
 def expect(
     release: Release, expressions: tuple[str, ...], where: str | None, by: str | None, view: Any, level: float, kind: str,
     on_progress: OnProgress,
-) -> Answer:  # fmt: skip
+) -> arguments.Answer:  # fmt: skip
     """Expectations of expressions over the columns, each with its error bar; conditions give probabilities.
 
     An expression without an answer is reported and the others are answered; the exit code is then 1.
@@ -79,13 +68,13 @@ def _expectations(
     questions = [(text, partial(_answers, partial(ask, text), conditions)) for text in expressions]
     answers, refused = _answered("to", _with_progress(questions, on_progress))
     if refused:
-        click.get_current_context().meta[INCOMPLETE] = True
+        click.get_current_context().meta[arguments.INCOMPLETE] = True
     reasons = [{"expression": text, "reason": reason} for text, reason in refused.items()]
     return [one for own in answers for one in own], {"refused": reasons} if reasons else {}
 
 
-@on_release(
-    "combine", "A release and your own sample, asked together.", sample_argument,
+@arguments.on_release(
+    "combine", "A release and your own sample, asked together.", arguments.sample_argument,
     argument("expressions", "EXPRESSION...", None, nargs=-1, required=True), _where_option,
     option("--overlap", "Whether SAMPLE's persons are in FILE's table.", ("disjoint", "contained", "unknown"), "disjoint"),
     option(
@@ -93,12 +82,12 @@ def _expectations(
         click.FloatRange(min=0), metavar="B",
     ),
     option("--with further", "A further site's release, where SAMPLE is one; may be repeated.", multiple=True, metavar="FILE"),
-    coverage_option, *own_options, work="answering",
+    arguments.coverage_option, *arguments.own_options, work="answering",
 )  # fmt: skip
 def combine(
     release: Release, source: Any, expressions: tuple[str, ...], where: str | None, level: float, own: Any,
     further: tuple[str, ...], on_progress: OnProgress, **assumed: Any,
-) -> Answer:  # fmt: skip
+) -> arguments.Answer:  # fmt: skip
     """Expectations of expressions as of expect, from FILE and SAMPLE (a table, or another .kme) by the best weighting of all.
 
     One population is assumed: what mmd-test finds of that is a note, and changes no answer.
@@ -117,7 +106,7 @@ def combine(
         raise ValueError(
             "--with names further releases, and SAMPLE is a table. Combine the releases, or FILE with the table."
         )
-    sides = [source, *map(open_release, further)]
+    sides = [source, *map(arguments.open_release, further)]
     both = combined(release, sides if further else source, **assumed, **own)
     estimates, refused = _expectations(both.expectation, expressions, on_progress, [where])
     return partial(estimate_table, estimates, level), lambda: {
@@ -126,14 +115,14 @@ def combine(
     }  # fmt: skip
 
 
-@on_release(
-    "quantile", "Quantiles of a column, with error bars.", _where_option, _by_option("answer"), coverage_option,
+@arguments.on_release(
+    "quantile", "Quantiles of a column, with error bars.", _where_option, _by_option("answer"), arguments.coverage_option,
     argument("column", "COLUMN", None), argument("orders", "Q...", click.FloatRange(0, 1), nargs=-1, required=True),
     work="answering",
 )  # fmt: skip
 def quantile(
     release: Release, column: str, orders: tuple[float, ...], where: str | None, by: str | None, level: float
-) -> Answer:
+) -> arguments.Answer:
     """Quantiles of a column of numbers, or of an expression, of orders Q from 0 to 1, each with its error bar.
 
     The quantile of order Q is the smallest value v such that at least a share Q of the weight is on values up to v. Its
@@ -159,14 +148,14 @@ def _check_columns(columns: tuple[str, ...], **_: Any) -> None:
         )
 
 
-@on_release(
+@arguments.on_release(
     "table", "Probabilities of levels, ranges and their pairs.", _where_option, _by_option("table"), *_of_any_view,
     argument("columns", "COLUMN [COLUMN]", None, nargs=-1, required=True), work="answering", check=_check_columns,
 )  # fmt: skip
 def table(
     release: Release, columns: tuple[str, ...], where: str | None, by: str | None, view: Any, level: float, kind: str,
     on_progress: OnProgress,
-) -> Answer:  # fmt: skip
+) -> arguments.Answer:  # fmt: skip
     """Probabilities of a column's levels and ranges, or of each pair of those of two columns, with error bars.
 
     Numbers are grouped by the domain's public atoms and edges, or in ten ranges between their bounds.
@@ -187,11 +176,11 @@ def table(
     }  # fmt: skip
 
 
-@on_release(
+@arguments.on_release(
     "survival", "Kaplan–Meier curve of times to an event.", argument("time", "TIME", None),
-    argument("event", "EVENT", None), _where_option, coverage_option, work="answering",
+    argument("event", "EVENT", None), _where_option, arguments.coverage_option, work="answering",
 )  # fmt: skip
-def survival(release: Release, time: str, event: str, where: str | None, level: float) -> Answer:
+def survival(release: Release, time: str, event: str, where: str | None, level: float) -> arguments.Answer:
     """The probability of no event up to each time, with a band; TIME is how long a row was watched, EVENT that it ended by one.
 
     \b
@@ -203,7 +192,7 @@ def survival(release: Release, time: str, event: str, where: str | None, level: 
     return repr(curve), lambda: curve.to_dict()
 
 
-@on_release(
+@arguments.on_release(
     "glm", "Regression: a coefficient table of a formula.", argument("formula", "FORMULA", None),
     option("--family", "The distribution of the target.", ("gaussian", "binomial", "poisson", "gamma"), "gaussian"),
     option("--link", "logit, probit, log, inverse, ...; the family's canonical link by default."),
@@ -212,9 +201,11 @@ def survival(release: Release, time: str, event: str, where: str | None, level: 
         "The level that the others of a column are compared with; by default the first. May be repeated.",
         multiple=True, metavar="COLUMN=LEVEL",
     ),
-    _where_option, view_option, coverage_option, work="fitting",
+    _where_option, arguments.view_option, arguments.coverage_option, work="fitting",
 )  # fmt: skip
-def glm_command(release: Release, formula: str, references: tuple[str, ...], level: float, **options: Any) -> Answer:
+def glm_command(
+    release: Release, formula: str, references: tuple[str, ...], level: float, **options: Any
+) -> arguments.Answer:
     """A generalised linear model of a formula in R's notation: coefficients, standard errors in parts, intervals, p-values.
 
     Factors are columns or expressions, joined by + - : * ^ ( ). Of a column of levels the first is what the others are compared
@@ -287,14 +278,16 @@ def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "def
     return "\n".join([*lines, f"({estimates[0].view} weights{left_out})", *list_of_notes((), estimates)])
 
 
-_false_alarm_option = level_option(0.05, "Probability of a false alarm: a smaller p-value means that they differ.")
+_false_alarm_option = arguments.level_option(
+    0.05, "Probability of a false alarm: a smaller p-value means that they differ."
+)
 
 
-@on_release(
+@arguments.on_release(
     "mmd-test", "Is a sample from the release's population?",
-    sample_argument, _false_alarm_option, columns_option, *own_options, work="testing",
+    arguments.sample_argument, _false_alarm_option, arguments.columns_option, *arguments.own_options, work="testing",
 )  # fmt: skip
-def mmd_test_command(release: Release, source: Any, level: float, own: Any) -> Answer:
+def mmd_test_command(release: Release, source: Any, level: float, own: Any) -> arguments.Answer:
     """Test whether SAMPLE (a table, or another .kme) comes from the population of the release, or of the table, in FILE.
 
     A table is a file (.csv, .parquet, .feather, …), a folder, glob or URL of them, or a table of a database.
@@ -313,12 +306,12 @@ def mmd_test_command(release: Release, source: Any, level: float, own: Any) -> A
     return result.to_text(level), lambda: result.to_dict() | facts
 
 
-@on_release(
-    "compare", "Test a sample, and show where it differs.", sample_argument, _false_alarm_option,
+@arguments.on_release(
+    "compare", "Test a sample, and show where it differs.", arguments.sample_argument, _false_alarm_option,
     option("--top", "At most this many lines for each table.", click.IntRange(min=1), 10),
-    columns_option, *own_options, work="comparing",
+    arguments.columns_option, *arguments.own_options, work="comparing",
 )  # fmt: skip
-def compare(release: Release, source: Any, level: float, top: int, own: Any) -> Answer:
+def compare(release: Release, source: Any, level: float, top: int, own: Any) -> arguments.Answer:
     """Test whether SAMPLE (a table or another .kme, as of mmd-test) is from FILE's population, and show where they differ.
 
     FILE may be a table too: the rows of both are then relabelled.
@@ -337,13 +330,13 @@ def compare(release: Release, source: Any, level: float, top: int, own: Any) -> 
     return lambda: comparison.to_text(top), comparison.to_dict
 
 
-@on_release(
+@arguments.on_release(
     "independence", "Are two columns independent?", argument("first", "A", None), argument("second", "B", None),
     option("--given", "Test independence within each cell of this column.", metavar="COLUMN"),
-    level_option(0.05, "Probability of a false alarm: a smaller p-value means that they are dependent."),
+    arguments.level_option(0.05, "Probability of a false alarm: a smaller p-value means that they are dependent."),
     work="testing",
 )  # fmt: skip
-def independence(release: Release, first: str, second: str, given: str | None, level: float) -> Answer:
+def independence(release: Release, first: str, second: str, given: str | None, level: float) -> arguments.Answer:
     """Test whether columns A and B are independent, and show their measured table.
 
     A release of tables answers by the table of the pair, whose noise is known; with --given by that of the three columns, which

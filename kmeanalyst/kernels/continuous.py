@@ -13,24 +13,14 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ive
 
-from kmeanalyst.kernels.base import (
-    Array,
-    Kernel,
-    Spectrum,
-    as_rows,
-    check_positive,
-    checked_pair,
-    filled,
-    is_number,
-    zero_where_missing_differs,
-)
+from kmeanalyst.kernels import base
 
 _SMOOTHNESSES = tuple(p + 0.5 for p in range(11))
 _FAR = 1e4  # exp(−10⁴) is 0 in float64, and (2·10⁴)^10 is finite
 _LENGTHSCALE_HINT = "Pass a positive number, or median_lengthscale(public_points)."
 
 
-def squared_distances(X: Array, Y: Array) -> Array:
+def squared_distances(X: base.Array, Y: base.Array) -> base.Array:
     """‖x_i − y_j‖², (n, m), summed in the order of the columns."""
     total = np.zeros((len(X), len(Y)))
     for j in range(X.shape[1]):
@@ -40,7 +30,7 @@ def squared_distances(X: Array, Y: Array) -> Array:
     return total
 
 
-def exponential(X: Array) -> Array:
+def exponential(X: base.Array) -> base.Array:
     """exp(X), in place; 0 below 10⁻²²¹: `exp` takes twice as long beyond e⁻⁵¹², and what is so small adds nothing to a sum."""
     np.maximum(X, -511.0, out=X)
     np.exp(X, out=X)
@@ -48,7 +38,7 @@ def exponential(X: Array) -> Array:
     return X
 
 
-def median_lengthscale(X: Array, *, most_rows: int = 1000, rng: np.random.Generator | int | None = 0) -> float:
+def median_lengthscale(X: base.Array, *, most_rows: int = 1000, rng: np.random.Generator | int | None = 0) -> float:
     """Median distance between distinct rows of X (n, d): the usual first guess of a lengthscale.
 
     X must be public: a lengthscale learned from private rows is itself a release. Of more than
@@ -57,7 +47,7 @@ def median_lengthscale(X: Array, *, most_rows: int = 1000, rng: np.random.Genera
     >>> ka.median_lengthscale([[0.0], [1.0], [3.0]])
     2.0
     """
-    X = filled(as_rows(X))
+    X = base.filled(base.as_rows(X))
     if len(X) > most_rows:
         X = X[np.random.default_rng(rng).choice(len(X), most_rows, replace=False)]
     distances = np.sqrt(squared_distances(X, X)[np.triu_indices(len(X), 1)])
@@ -67,11 +57,11 @@ def median_lengthscale(X: Array, *, most_rows: int = 1000, rng: np.random.Genera
     return float(np.median(positive))
 
 
-class UnitDiagonal(Kernel):
+class UnitDiagonal(base.Kernel):
     """A kernel with k(x, x) = 1 and k ≥ 0 (abstract)."""
 
-    def diagonal(self, X: Array) -> Array:
-        return np.ones(len(as_rows(X)))
+    def diagonal(self, X: base.Array) -> base.Array:
+        return np.ones(len(base.as_rows(X)))
 
     @property
     def bound(self) -> float:
@@ -85,12 +75,12 @@ class UnitDiagonal(Kernel):
 class _OfNumbers(UnitDiagonal):
     """A kernel of numbers (abstract); rows whose missing cells differ are orthogonal."""
 
-    def gram(self, X: Array, Y: Array) -> Array:
-        X, Y = checked_pair(X, Y)
-        return zero_where_missing_differs(self._of_numbers(filled(X), filled(Y)), X, Y)
+    def gram(self, X: base.Array, Y: base.Array) -> base.Array:
+        X, Y = base.checked_pair(X, Y)
+        return base.zero_where_missing_differs(self._of_numbers(base.filled(X), base.filled(Y)), X, Y)
 
     @abstractmethod
-    def _of_numbers(self, X: Array, Y: Array) -> Array:
+    def _of_numbers(self, X: base.Array, Y: base.Array) -> base.Array:
         """The Gram matrix (n, m) of rows (n, d) and (m, d) without missing cells."""
 
 
@@ -106,15 +96,17 @@ class Gaussian(_OfNumbers):
     name: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
-        check_positive("lengthscale", self.lengthscale, "exp(-d²/2ℓ²) is not a kernel otherwise.", _LENGTHSCALE_HINT)
+        base.check_positive(
+            "lengthscale", self.lengthscale, "exp(-d²/2ℓ²) is not a kernel otherwise.", _LENGTHSCALE_HINT
+        )
 
-    def _of_numbers(self, X: Array, Y: Array) -> Array:
+    def _of_numbers(self, X: base.Array, Y: base.Array) -> base.Array:
         K = squared_distances(X, Y)
         K *= -0.5 / self.lengthscale**2
         return np.exp(K, out=K)
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
-        return Spectrum(rng.standard_normal((n_columns, count)) / self.lengthscale, {})
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> base.Spectrum:
+        return base.Spectrum(rng.standard_normal((n_columns, count)) / self.lengthscale, {})
 
 
 @dataclass(frozen=True)
@@ -129,19 +121,19 @@ class Laplacian(_OfNumbers):
     name: ClassVar[str] = "laplacian"
 
     def __post_init__(self) -> None:
-        check_positive("lengthscale", self.lengthscale, "exp(-d/ℓ) is not a kernel otherwise.", _LENGTHSCALE_HINT)
+        base.check_positive("lengthscale", self.lengthscale, "exp(-d/ℓ) is not a kernel otherwise.", _LENGTHSCALE_HINT)
 
-    def _of_numbers(self, X: Array, Y: Array) -> Array:
+    def _of_numbers(self, X: base.Array, Y: base.Array) -> base.Array:
         K = np.zeros((len(X), len(Y)))
         for j in range(X.shape[1]):
             K += np.abs(X[:, j, None] - Y[None, :, j])
         K *= -1 / self.lengthscale
         return np.exp(K, out=K)
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
-        return Spectrum(rng.standard_cauchy((n_columns, count)) / self.lengthscale, {})
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> base.Spectrum:
+        return base.Spectrum(rng.standard_cauchy((n_columns, count)) / self.lengthscale, {})
 
-    def draw_widths(self, rng: np.random.Generator, n_columns: int, count: int) -> Array:
+    def draw_widths(self, rng: np.random.Generator, n_columns: int, count: int) -> base.Array:
         """δ·k''(δ) = δ/ℓ² · exp(−δ/ℓ): the Gamma distribution of shape 2."""
         return self.lengthscale * rng.standard_gamma(2.0, (n_columns, count))
 
@@ -150,7 +142,7 @@ def _check_lengthscales(lengthscales: tuple[float, ...]) -> None:
     if len(lengthscales) == 0:
         raise ValueError("lengthscales must name at least one. Pass a tuple such as (1.0, 2.0, 4.0).")
     for lengthscale in lengthscales:
-        check_positive("lengthscale", lengthscale, "exp(-d²/2ℓ²) is not a kernel otherwise.", _LENGTHSCALE_HINT)
+        base.check_positive("lengthscale", lengthscale, "exp(-d²/2ℓ²) is not a kernel otherwise.", _LENGTHSCALE_HINT)
 
 
 @dataclass(frozen=True)
@@ -167,16 +159,16 @@ class MultiScale(_OfNumbers):
     def __post_init__(self) -> None:
         _check_lengthscales(self.lengthscales)
 
-    def _of_numbers(self, X: Array, Y: Array) -> Array:
+    def _of_numbers(self, X: base.Array, Y: base.Array) -> base.Array:
         squares = squared_distances(X, Y)
         K = np.zeros_like(squares)
         for lengthscale in self.lengthscales:
             K += exponential(squares * (-0.5 / lengthscale**2))
         return K / len(self.lengthscales)
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> base.Spectrum:
         lengthscales = rng.choice(np.array(self.lengthscales), size=count)
-        return Spectrum(rng.standard_normal((n_columns, count)) / lengthscales, {})
+        return base.Spectrum(rng.standard_normal((n_columns, count)) / lengthscales, {})
 
 
 @dataclass(frozen=True)
@@ -198,14 +190,14 @@ class Matern(_OfNumbers):
     name: ClassVar[str] = "matern"
 
     def __post_init__(self) -> None:
-        if not is_number(self.nu) or self.nu not in _SMOOTHNESSES:
+        if not base.is_number(self.nu) or self.nu not in _SMOOTHNESSES:
             raise ValueError(
                 f"nu must be one of 0.5, 1.5, 2.5, ..., {_SMOOTHNESSES[-1]}, got {self.nu!r:.80}: the kernel has a closed "
                 "form for these. Pass e.g. 1.5; beyond them the gaussian kernel is nearly the same."
             )
-        check_positive("lengthscale", self.lengthscale, "exp(-d/ℓ) is not a kernel otherwise.", _LENGTHSCALE_HINT)
+        base.check_positive("lengthscale", self.lengthscale, "exp(-d/ℓ) is not a kernel otherwise.", _LENGTHSCALE_HINT)
 
-    def _of_numbers(self, X: Array, Y: Array) -> Array:
+    def _of_numbers(self, X: base.Array, Y: base.Array) -> base.Array:
         s = np.sqrt(squared_distances(X, Y))
         s *= math.sqrt(2 * self.nu) / self.lengthscale
         np.minimum(s, _FAR, out=s)  # exp(−s) is 0 there, and its factor must not be infinite
@@ -215,12 +207,12 @@ class Matern(_OfNumbers):
             total = total * (2 * s) + math.comb(p, i) * math.factorial(p + i) / math.factorial(2 * p)
         return total * np.exp(-s)
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> base.Spectrum:
         """Normals over the root of a χ² of 2ν degrees of freedom per degree: t-distributed, as the density says."""
         precision = rng.standard_gamma(self.nu, count) / self.nu
-        return Spectrum(rng.standard_normal((n_columns, count)) / (self.lengthscale * np.sqrt(precision)), {})
+        return base.Spectrum(rng.standard_normal((n_columns, count)) / (self.lengthscale * np.sqrt(precision)), {})
 
-    def draw_widths(self, rng: np.random.Generator, n_columns: int, count: int) -> Array:
+    def draw_widths(self, rng: np.random.Generator, n_columns: int, count: int) -> base.Array:
         """For ν = ½ on one column, where it is the Laplacian kernel; no other case is a mixture of hats."""
         if self.nu != 0.5 or n_columns != 1:
             return super().draw_widths(rng, n_columns, count)
@@ -243,22 +235,22 @@ class RationalQuadratic(_OfNumbers):
     name: ClassVar[str] = "rational-quadratic"
 
     def __post_init__(self) -> None:
-        if not is_number(self.alpha) or not 0.01 <= self.alpha <= 1e6:
+        if not base.is_number(self.alpha) or not 0.01 <= self.alpha <= 1e6:
             raise ValueError(
                 f"alpha must be between 0.01 and 1e6, got {self.alpha!r:.80}: it says how lengthscales are mixed, and no "
                 "distance would count below. Pass e.g. 1.0."
             )
-        check_positive("lengthscale", self.lengthscale, "it is not a kernel otherwise.", _LENGTHSCALE_HINT)
+        base.check_positive("lengthscale", self.lengthscale, "it is not a kernel otherwise.", _LENGTHSCALE_HINT)
 
-    def _of_numbers(self, X: Array, Y: Array) -> Array:
+    def _of_numbers(self, X: base.Array, Y: base.Array) -> base.Array:
         K = squared_distances(X, Y)
         K *= 0.5 / (self.alpha * self.lengthscale**2)
         return np.exp(-self.alpha * np.log1p(K))
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> base.Spectrum:
         """Normals times the root of a Gamma-distributed precision of mean 1/ℓ²: exp(−τr²/2) has the mean k."""
         precision = rng.standard_gamma(self.alpha, count) / self.alpha
-        return Spectrum(rng.standard_normal((n_columns, count)) * np.sqrt(precision) / self.lengthscale, {})
+        return base.Spectrum(rng.standard_normal((n_columns, count)) * np.sqrt(precision) / self.lengthscale, {})
 
 
 _FINEST = 1e-4  # lengthscale, in periods: harmonics up to some ten thousand
@@ -288,7 +280,7 @@ class Periodic(_OfNumbers):
     name: ClassVar[str] = "periodic"
 
     def __post_init__(self) -> None:
-        check_positive(
+        base.check_positive(
             "period", self.period, "x and x + period are one value.", "Pass a positive number, such as 24.0."
         )
         _check_lengthscales(self.lengthscales)
@@ -298,10 +290,10 @@ class Periodic(_OfNumbers):
                 "Fourier series would have too many terms. Pass a larger one."
             )
 
-    def _concentrations(self) -> Array:
+    def _concentrations(self) -> base.Array:
         return (self.period / (2 * np.pi * np.array(self.lengthscales, dtype=float))) ** 2
 
-    def _of_numbers(self, X: Array, Y: Array) -> Array:
+    def _of_numbers(self, X: base.Array, Y: base.Array) -> base.Array:
         # within a period of 0, exactly: however many periods a column spans, sines are of a few turns at most
         x, y = np.fmod(X, self.period), np.fmod(Y, self.period)
         below = np.zeros((len(X), len(Y)))  # Σ (cos − 1) = −2 Σ sin², in the form that does not cancel
@@ -312,7 +304,7 @@ class Periodic(_OfNumbers):
             K += exponential(concentration * below)
         return K / len(self.lengthscales)
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> base.Spectrum:
         """Harmonics n with probability e^(−κ) I_n(κ); a missing cell has phases of its own, at n = 0 too."""
         which, uniforms = rng.choice(len(self.lengthscales), count), rng.random((n_columns, count))
         harmonics = np.empty((n_columns, count))
@@ -322,10 +314,10 @@ class Periodic(_OfNumbers):
             harmonics[:, mine] = np.searchsorted(upto[:-1] / upto[-1], uniforms[:, mine], side="right")
         harmonics *= rng.choice([-1.0, 1.0], (n_columns, count))
         missing = {j: rng.uniform(0, 2 * np.pi, (1, count)) for j in range(n_columns)}
-        return Spectrum(2 * np.pi / self.period * harmonics, missing)
+        return base.Spectrum(2 * np.pi / self.period * harmonics, missing)
 
 
-def harmonic_probabilities(concentration: float) -> Array:
+def harmonic_probabilities(concentration: float) -> base.Array:
     """P(|n| = 0, 1, ...): e^(−κ) I_0(κ), then 2 e^(−κ) I_n(κ), as far as they matter."""
     most = int(40 + 12 * np.sqrt(concentration))  # a normal of variance κ, or steeper where κ is small
     probabilities = ive(np.arange(most + 1), concentration) * np.where(np.arange(most + 1) == 0, 1.0, 2.0)

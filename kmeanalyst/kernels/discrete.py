@@ -8,17 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import (
-    Array,
-    Kernel,
-    Spectrum,
-    as_rows,
-    check_kernel,
-    check_width,
-    checked_pair,
-    coordinates_of,
-    is_whole,
-)
+from kmeanalyst.kernels import base
 from kmeanalyst.kernels.continuous import UnitDiagonal
 
 _LEAST_INCLUSION = 0.001
@@ -36,20 +26,20 @@ class Indicator(UnitDiagonal):
     name: ClassVar[str] = "indicator"
 
     def __post_init__(self) -> None:
-        if not is_whole(self.levels) or self.levels < 1:
+        if not base.is_whole(self.levels) or self.levels < 1:
             raise ValueError(f"levels must be a positive whole number, got {self.levels!r}: codes run from 0 below it.")
 
-    def gram(self, X: Array, Y: Array) -> Array:
-        X, Y = (np.where(np.isnan(rows), float(self.levels), rows) for rows in checked_pair(X, Y))
+    def gram(self, X: base.Array, Y: base.Array) -> base.Array:
+        X, Y = (np.where(np.isnan(rows), float(self.levels), rows) for rows in base.checked_pair(X, Y))
         K = np.ones((len(X), len(Y)))
         for j in range(X.shape[1]):
             K *= X[:, j, None] == Y[None, :, j]
         return K
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> base.Spectrum:
         """Independent uniform phases per level: E cos(θ_a − θ_b) is 1 if a = b, else 0."""
         tables = {j: rng.uniform(0, 2 * np.pi, (self.levels + 1, count)) for j in range(n_columns)}
-        return Spectrum(np.zeros((n_columns, count)), tables)
+        return base.Spectrum(np.zeros((n_columns, count)), tables)
 
 
 @dataclass(frozen=True)
@@ -68,13 +58,13 @@ class SoftenedProduct(UnitDiagonal):
     array([[1.        , 0.3333..., 0.        ]])
     """
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[base.Kernel, ...]
     inclusion: float
     name: ClassVar[str] = "softened-product"
 
     def __post_init__(self) -> None:
         for kernel in self.kernels:
-            check_kernel(kernel)
+            base.check_kernel(kernel)
         if len(self.kernels) == 0 or not all(k.bound == 1.0 and k.nonnegative for k in self.kernels):
             raise ValueError("a softened product needs kernels with k(x, x) = 1 and k ≥ 0, one per column.")
         if isinstance(self.inclusion, bool) or not _LEAST_INCLUSION <= self.inclusion <= 1:
@@ -87,22 +77,22 @@ class SoftenedProduct(UnitDiagonal):
     def _empty(self) -> float:
         return float((1 - self.inclusion) ** len(self.kernels))
 
-    def _check_width(self, X: Array) -> None:
+    def _check_width(self, X: base.Array) -> None:
         numbers = sum(kernel.width for kernel in self.kernels)
-        check_width(X, numbers, f"this kernel has one part for each of {numbers} columns")
+        base.check_width(X, numbers, f"this kernel has one part for each of {numbers} columns")
 
-    def gram(self, X: Array, Y: Array) -> Array:
-        X, Y = checked_pair(X, Y)
+    def gram(self, X: base.Array, Y: base.Array) -> base.Array:
+        X, Y = base.checked_pair(X, Y)
         return self.against(Y)(X)
 
-    def against(self, Y: Array) -> Callable[[Array], Array]:
-        Y = as_rows(Y)
+    def against(self, Y: base.Array) -> Callable[[base.Array], base.Array]:
+        Y = base.as_rows(Y)
         self._check_width(Y)
-        coordinates = coordinates_of([kernel.width for kernel in self.kernels])
+        coordinates = base.coordinates_of([kernel.width for kernel in self.kernels])
         parts = [kernel.against(Y[:, own]) for kernel, own in zip(self.kernels, coordinates, strict=True)]
 
-        def gram(X: Array) -> Array:
-            X, _ = checked_pair(X, Y)
+        def gram(X: base.Array) -> base.Array:
+            X, _ = base.checked_pair(X, Y)
             K = np.ones((len(X), len(Y)))
             for part, own in zip(parts, coordinates, strict=True):
                 K *= (1 - self.inclusion) + self.inclusion * part(X[:, own])
@@ -110,11 +100,11 @@ class SoftenedProduct(UnitDiagonal):
 
         return gram
 
-    def diagonal(self, X: Array) -> Array:
-        self._check_width(as_rows(X))
+    def diagonal(self, X: base.Array) -> base.Array:
+        self._check_width(base.as_rows(X))
         return super().diagonal(X)
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> base.Spectrum:
         if n_columns != len(self.kernels):
             raise ValueError(f"this kernel has {len(self.kernels)} columns, not {n_columns}.")
         included = self._draw_subsets(rng, count)
@@ -124,9 +114,9 @@ class SoftenedProduct(UnitDiagonal):
             linear[j] = part.linear[0]
             if part.tables:
                 tables[j] = part.tables[0]
-        return Spectrum(linear, tables)
+        return base.Spectrum(linear, tables)
 
-    def _draw_subsets(self, rng: np.random.Generator, count: int) -> Array:
+    def _draw_subsets(self, rng: np.random.Generator, count: int) -> base.Array:
         """Non-empty subsets of the columns, (d, count): by rejection, so that the distribution is exact."""
         included = rng.random((len(self.kernels), count)) < self.inclusion
         while (empty := ~included.any(axis=0)).any():

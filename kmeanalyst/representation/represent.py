@@ -33,13 +33,7 @@ from kmeanalyst.representation.tables.values_kept import rows_that_keep_rules, w
 from kmeanalyst.representation.tables.within_cells import fine_ranges, rows_in_cells
 from kmeanalyst.representation.thinning import thinned
 from kmeanalyst.representation.wanted import Points, Wanted
-from kmeanalyst.representation.weights.convex_fit import (
-    PROBABILITIES,
-    default_set,
-    minimise_quadratic,
-    ridged_gram,
-    solve_quadratic,
-)
+from kmeanalyst.representation.weights import convex_fit
 from kmeanalyst.representation.weights.reweight import gap_tolerance, weights_for
 
 Represent: TypeAlias = Callable[[Measurement, Domain, Wanted, Progress | None], Points]
@@ -132,8 +126,8 @@ def weights_towards(
     if view == "uniform":
         return np.full(M, 1 / M)
     features, ridge = measurement.feature_map(points), _evenness(estimate, M)
-    return solve_quadratic(
-        ridged_gram(features, ridge), features @ estimate.mean + ridge / M, default_set(view, bound),
+    return convex_fit.solve_quadratic(
+        convex_fit.ridged_gram(features, ridge), features @ estimate.mean + ridge / M, convex_fit.default_set(view, bound),
         tolerance=(0.1 * _TOLERATED * estimate.posterior_sd) ** 2,
     )  # fmt: skip
 
@@ -176,7 +170,7 @@ def _pool_weights(pool: Array, measurement: Measurement) -> Array:
     G = features @ features.T
     G = np.asarray(G.toarray() if hasattr(G, "toarray") else G)
     b, tolerance = features @ measurement.vector, gap_tolerance(measurement)
-    return minimise_quadratic(G, b, PROBABILITIES, tolerance=tolerance, most_steps=_POOL_STEPS)
+    return convex_fit.minimise_quadratic(G, b, convex_fit.PROBABILITIES, tolerance=tolerance, most_steps=_POOL_STEPS)
 
 
 def _near(pool: Array, weights: Array, n: int, step: float, domain: Domain, rng: np.random.Generator) -> Array:

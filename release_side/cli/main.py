@@ -16,14 +16,8 @@ import click
 from kmeanalyst.cli.terminal import argument, command, flag, json_option, option, program, say, show, working
 from kmeanalyst.releases.texts import aligned, escaped, one_line
 from release_side.choices.internal_files import BESIDE
+from release_side.cli import publication
 from release_side.cli.ledger import ledger
-from release_side.cli.publication import (
-    DOMAIN,
-    METHOD_CHOICES,
-    finish_command,
-    publish_command,
-    publish_function_command,
-)
 from release_side.cli.quality import check_source_command, quality_command
 from release_side.errors import KEPT, SPENT, PublishError
 
@@ -229,10 +223,10 @@ def new_domain_command(
         "--rows", "Number of rows of the private table, now or later; number of units, for a release with --unit.", int,
         required=True, metavar="N",
     ),
-    DOMAIN, option("--epsilon", "One ε or several; 0.1 0.3 1 3 by default.", float, multiple=True, metavar="E..."),
+    publication.DOMAIN, option("--epsilon", "One ε or several; 0.1 0.3 1 3 by default.", float, multiple=True, metavar="E..."),
     option("--delta", "δ of each release, as in publish; 0 for Laplace.", float, required=True),
     option("--unit", "The column that will identify units; --rows is then their number.", metavar="COLUMN"),
-    *METHOD_CHOICES, json_option, cls=_ManyValues,
+    *publication.METHOD_CHOICES, json_option, cls=_ManyValues,
 )  # fmt: skip
 def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[float, ...], **choices: Any) -> None:
     """Predict noise, errors, time and file size of a release at each ε. Opens no private file.
@@ -297,7 +291,7 @@ def _question_table(plans: list[dict[str, Any]]) -> str:
 
 
 for _command in (
-    draft_domain_command, new_domain_command, plan_command, publish_command, finish_command, publish_function_command,
-    check_source_command, quality_command, ledger,
+    draft_domain_command, new_domain_command, plan_command, publication.publish_command, publication.finish_command,
+    publication.publish_function_command, check_source_command, quality_command, ledger,
 ):  # fmt: skip
     main.add_command(_command)

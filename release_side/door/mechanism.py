@@ -18,15 +18,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.statement import (
-    CALIBRATIONS,
-    GAUSSIAN,
-    LAPLACE,
-    gaussian_delta,
-    guarantee,
-    rehearsed,
-    zcdp_delta,
-)
+from kmeanalyst.releases import statement
 from release_side.errors import PublishError
 
 NOISES = ("gaussian", "laplace")
@@ -63,7 +55,7 @@ class Noise(ABC):
         check_budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", float(self.epsilon))  # a numpy float32 would calibrate in single precision
         object.__setattr__(self, "delta", float(self.delta) + 0.0)  # −0.0 becomes 0.0
-        known = CALIBRATIONS[self.name]
+        known = statement.CALIBRATIONS[self.name]
         object.__setattr__(self, "calibration", self.calibration or known[0])
         if self.calibration not in known:
             raise PublishError(
@@ -130,7 +122,7 @@ class GaussianNoise(Noise):
     GaussianNoise(epsilon=1.0, delta=1e-06, calibration='analytic')
     """
 
-    name = GAUSSIAN
+    name = statement.GAUSSIAN
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -144,7 +136,7 @@ class GaussianNoise(Noise):
         """σ / sensitivity, with the factor for discrete noise."""
         solve = _analytic_multiplier if self.calibration == "analytic" else _zcdp_multiplier
         multiplier = solve(self.epsilon, self.delta) * _DISCRETE_FACTOR
-        kept = gaussian_delta(epsilon=self.epsilon, noise_multiplier=multiplier) <= self.delta
+        kept = statement.gaussian_delta(epsilon=self.epsilon, noise_multiplier=multiplier) <= self.delta
         if not kept or (self.calibration == "zcdp" and self._zcdp_delta(multiplier) > self.delta):
             raise PublishError(
                 f"no noise scale could be found that surely gives δ = {self.delta:g} at ε = {self.epsilon:g}. "
@@ -153,7 +145,7 @@ class GaussianNoise(Noise):
         return multiplier
 
     def _zcdp_delta(self, multiplier: float) -> float:
-        return zcdp_delta(epsilon=self.epsilon, rho=0.5 / multiplier**2)
+        return statement.zcdp_delta(epsilon=self.epsilon, rho=0.5 / multiplier**2)
 
     def _measurement(self, dp: Any, domain: Any, sensitivity: float) -> Any:
         return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=self.deviation(sensitivity))
@@ -174,7 +166,7 @@ def _zcdp_multiplier(epsilon: float, delta: float) -> float:
     """1/√(2ρ), ρ the largest from which (ε, δ) follows."""
 
     def excess(log_rho: float) -> float:
-        return math.log(zcdp_delta(epsilon=epsilon, rho=math.exp(log_rho))) - math.log(delta)
+        return math.log(statement.zcdp_delta(epsilon=epsilon, rho=math.exp(log_rho))) - math.log(delta)
 
     wanted = math.log(1 / delta)
     enough = (math.sqrt(wanted + epsilon) - math.sqrt(wanted)) ** 2  # ρ + 2√(ρ log 1/δ) = ε (Bun & Steinke 2016)
@@ -189,7 +181,7 @@ class LaplaceNoise(Noise):
     LaplaceNoise(epsilon=1.0, delta=0.0, calibration='pure')
     """
 
-    name = LAPLACE
+    name = statement.LAPLACE
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -230,7 +222,7 @@ class RehearsalNoise:
 
     @property
     def name(self) -> str:
-        return rehearsed(self.noise.name)
+        return statement.rehearsed(self.noise.name)
 
     @property
     def epsilon(self) -> float:
@@ -293,7 +285,7 @@ def check_budget(epsilon: float, delta: float) -> None:
         )
     if not _is_number(delta) or not 0 <= float(delta) < 1:
         raise PublishError(
-            f"delta must be in [0, 1), got {delta!r}: {guarantee()}. With δ of 1 or more this says nothing. Pass e.g. 1e-6."
+            f"delta must be in [0, 1), got {delta!r}: {statement.guarantee()}. With δ of 1 or more this says nothing. Pass 1e-6."
         )
     if float(delta) != 0 and not _DELTAS[0] <= float(delta) <= _DELTAS[1]:
         raise PublishError(

@@ -22,18 +22,8 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import cell_by_cell
 from kmeanalyst.releases.domain.domain import Domain
+from release_side.private_rows import unit_rows
 from release_side.private_rows.table import PrivateTable
-from release_side.private_rows.unit_rows import (
-    CHUNK_ROWS,
-    MOST_ROWS,
-    Chunk,
-    OneUnit,
-    UnitRows,
-    is_one_unit,
-    record_of,
-    records_of,
-    size_of,
-)  # fmt: skip
 
 _BITS = 6  # of a digest choose a bucket
 BUCKETS = 2**_BITS
@@ -64,7 +54,7 @@ class _Spool:
         if self._name is not None and self._n_held > self._most:
             self._write()
 
-    def buckets(self) -> list[Chunk]:
+    def buckets(self) -> list[unit_rows.Chunk]:
         """The records of each bucket."""
         if any(self._written):
             self._write()
@@ -98,9 +88,9 @@ class Scatter:
     folder: str | None
     most: int
 
-    def __call__(self, part: PrivateTable) -> list[Chunk]:
+    def __call__(self, part: PrivateTable) -> list[unit_rows.Chunk]:
         part.check_readable()
-        spool, record = _Spool(self.folder, 0, self.most), record_of(self.domain.width)
+        spool, record = _Spool(self.folder, 0, self.most), unit_rows.record_of(self.domain.width)
         for cells, encoded in part.identified(self.column, self.domain):
             records = np.empty(len(encoded), dtype=record)
             records["unit"] = digests(cells, self.key)
@@ -116,26 +106,32 @@ class Settle:
     width: int
     folder: str | None
 
-    def __call__(self, bucket: Sequence[Chunk]) -> tuple[int, list[list[Chunk]] | None]:
+    def __call__(self, bucket: Sequence[unit_rows.Chunk]) -> tuple[int, list[list[unit_rows.Chunk]] | None]:
         if not self._is_large(bucket):
             return self._count(bucket), None
         leaves = list(self._leaves(bucket, 1))
         return sum(map(self._count, leaves)), leaves
 
-    def _leaves(self, bucket: list[Chunk] | Sequence[Chunk], level: int) -> Iterator[list[Chunk]]:
-        if level == _LEVELS or not self._is_large(bucket) or is_one_unit(bucket, record_of(self.width)):
+    def _leaves(
+        self, bucket: list[unit_rows.Chunk] | Sequence[unit_rows.Chunk], level: int
+    ) -> Iterator[list[unit_rows.Chunk]]:
+        if (
+            level == _LEVELS
+            or not self._is_large(bucket)
+            or unit_rows.is_one_unit(bucket, unit_rows.record_of(self.width))
+        ):
             yield list(bucket)
             return
         spool = _Spool(self.folder, level, _MOST_BYTES)
-        for records in records_of(bucket, record_of(self.width), CHUNK_ROWS):
+        for records in unit_rows.records_of(bucket, unit_rows.record_of(self.width), unit_rows.CHUNK_ROWS):
             spool.add(records)
         for chunk in spool.buckets():
             yield from self._leaves([chunk], level + 1)
 
-    def _is_large(self, bucket: Sequence[Chunk]) -> bool:
-        return self.folder is not None and size_of(bucket) > _MOST_BYTES
+    def _is_large(self, bucket: Sequence[unit_rows.Chunk]) -> bool:
+        return self.folder is not None and unit_rows.size_of(bucket) > _MOST_BYTES
 
-    def _count(self, bucket: Sequence[Chunk]) -> int:
+    def _count(self, bucket: Sequence[unit_rows.Chunk]) -> int:
         return sum(map(len, ReadUnits(self.width)(bucket)))
 
 
@@ -145,21 +141,21 @@ class ReadUnits:
 
     width: int
 
-    def __call__(self, bucket: Sequence[Chunk]) -> Iterator[UnitRows]:
-        record, size = record_of(self.width), size_of(bucket)
+    def __call__(self, bucket: Sequence[unit_rows.Chunk]) -> Iterator[unit_rows.UnitRows]:
+        record, size = unit_rows.record_of(self.width), unit_rows.size_of(bucket)
         if not size:
             return
-        if size > _MOST_BYTES and is_one_unit(bucket, record):
-            n_rows = min(size // record.itemsize, MOST_ROWS)
-            yield OneUnit(np.zeros((0, self.width)), np.zeros(0, np.intp), np.array([0, n_rows]), bucket)
+        if size > _MOST_BYTES and unit_rows.is_one_unit(bucket, record):
+            n_rows = min(size // record.itemsize, unit_rows.MOST_ROWS)
+            yield unit_rows.OneUnit(np.zeros((0, self.width)), np.zeros(0, np.intp), np.array([0, n_rows]), bucket)
             return
         units, rows = np.empty((size // record.itemsize, 2), np.uint64), np.empty((size // record.itemsize, self.width))
         filled = 0
-        for records in records_of(bucket, record, CHUNK_ROWS):
+        for records in unit_rows.records_of(bucket, record, unit_rows.CHUNK_ROWS):
             place = slice(filled, filled + len(records))
             units[place], rows[place] = records["unit"], records["row"]
             filled += len(records)
-        yield UnitRows.grouped(rows, units)
+        yield unit_rows.UnitRows.grouped(rows, units)
 
 
 # ---------------------------------------------------------------------- identifiers

@@ -7,18 +7,11 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn import linear_model
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.cluster import DBSCAN, KMeans
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import (
-    ElasticNet,
-    HuberRegressor,
-    LinearRegression,
-    LogisticRegression,
-    PoissonRegressor,
-    Ridge,
-)
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -29,11 +22,13 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from kmeanalyst.learning.training.weight_support import WeightSupport, weight_support
 
 KNOWN = {
-    "exact": [LogisticRegression(), GaussianNB(), MultinomialNB(), HuberRegressor(), PoissonRegressor(), DummyRegressor(),
-              PolynomialFeatures()],
-    "nonnegative_only": [Ridge(), LinearRegression(), RandomForestClassifier(n_estimators=5), KMeans(n_clusters=2)],
-    "silently_wrong": [DecisionTreeClassifier(), DecisionTreeRegressor(), ElasticNet(), MLPClassifier(max_iter=20),
-                       HistGradientBoostingClassifier(max_iter=5), GradientBoostingRegressor(n_estimators=5)],
+    "exact": [linear_model.LogisticRegression(), GaussianNB(), MultinomialNB(), linear_model.HuberRegressor(),
+              linear_model.PoissonRegressor(), DummyRegressor(), PolynomialFeatures()],
+    "nonnegative_only": [linear_model.Ridge(), linear_model.LinearRegression(), RandomForestClassifier(n_estimators=5),
+                         KMeans(n_clusters=2)],
+    "silently_wrong": [DecisionTreeClassifier(), DecisionTreeRegressor(), linear_model.ElasticNet(),
+                       MLPClassifier(max_iter=20), HistGradientBoostingClassifier(max_iter=5),
+                       GradientBoostingRegressor(n_estimators=5)],
     "none": [KNeighborsClassifier()],
 }  # fmt: skip
 
@@ -71,12 +66,12 @@ def test_the_verdict_is_what_the_fit_makes_of_cancelling_rows(verdict, estimator
 def test_estimators_of_others_are_fitted_too_and_a_pipeline_is_judged_by_its_parts():
     assert weight_support(Centroids()) == "exact"
     assert weight_support(Centroids(power=2.0)) == "silently_wrong"
-    assert weight_support(make_pipeline(StandardScaler(), LogisticRegression())) == "exact"
-    assert weight_support(make_pipeline(StandardScaler(), Ridge())) == "nonnegative_only"
+    assert weight_support(make_pipeline(StandardScaler(), linear_model.LogisticRegression())) == "exact"
+    assert weight_support(make_pipeline(StandardScaler(), linear_model.Ridge())) == "nonnegative_only"
 
 
 def test_a_verdict_is_a_text_that_is_copied_with_its_reason():
-    found = weight_support(Ridge)
+    found = weight_support(linear_model.Ridge)
     for other in (copy.copy(found), pickle.loads(pickle.dumps(found))):
         assert isinstance(other, WeightSupport) and (other, other.reason) == (found, found.reason)
     assert repr(found).startswith("<nonnegative_only: negative weights end in an error")
@@ -85,6 +80,6 @@ def test_a_verdict_is_a_text_that_is_copied_with_its_reason():
 def test_what_has_no_fit_and_what_cannot_be_fitted_are_refused():
     with pytest.raises(TypeError, match="expected an estimator with a fit method, got str"):
         weight_support("Ridge")
-    for estimator, why in ((Ridge(alpha=-1.0), "alpha"), (DBSCAN(), "says nothing of other rows")):
+    for estimator, why in ((linear_model.Ridge(alpha=-1.0), "alpha"), (DBSCAN(), "says nothing of other rows")):
         with pytest.raises(ValueError, match=f"fitted to none of the test tables .*{why}.* Check its parameters"):
             weight_support(estimator)

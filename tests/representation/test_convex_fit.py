@@ -11,27 +11,19 @@ from hypothesis.extra.numpy import arrays
 
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.representation.weights.convex_fit import (
-    PROBABILITIES,
-    ConvexSet,
-    duality_gap,
-    minimise_quadratic,
-    project_to_ball,
-    project_to_simplex,
-    solve_quadratic,
-)
+from kmeanalyst.representation.weights import convex_fit
 
 SETS = {
-    "probability": PROBABILITIES,
-    "bounded": ConvexSet(1.0, signed=True),
-    "loosely bounded": ConvexSet(2.5, signed=True),
+    "probability": convex_fit.PROBABILITIES,
+    "bounded": convex_fit.ConvexSet(1.0, signed=True),
+    "loosely bounded": convex_fit.ConvexSet(2.5, signed=True),
 }
 
 
 @given(v=arrays(np.float64, st.integers(1, 12), elements=st.floats(-1e6, 1e6)))
 def test_the_projection_to_the_simplex_satisfies_its_optimality_conditions(v):
     """KKT: w ≥ 0, Σ w = 1, and one threshold t with w = max(v − t, 0)."""
-    w = project_to_simplex(v)
+    w = convex_fit.project_to_simplex(v)
     scale = max(1.0, np.abs(v).max())
     assert w.min() >= 0 and w.sum() == pytest.approx(1, abs=1e-12 * scale)
     thresholds = (v - w)[w > 0]
@@ -40,11 +32,11 @@ def test_the_projection_to_the_simplex_satisfies_its_optimality_conditions(v):
 
 
 def test_projections_worked_by_hand():
-    np.testing.assert_allclose(project_to_simplex(np.array([1e17, 0.0])), [1, 0])
-    np.testing.assert_allclose(project_to_ball(np.array([3.0, -1.0, 0.5]), 2.0), [2.0, 0, 0])
-    np.testing.assert_allclose(project_to_ball(np.array([1.5, -1.5]), 2.0), [1.0, -1.0])
+    np.testing.assert_allclose(convex_fit.project_to_simplex(np.array([1e17, 0.0])), [1, 0])
+    np.testing.assert_allclose(convex_fit.project_to_ball(np.array([3.0, -1.0, 0.5]), 2.0), [2.0, 0, 0])
+    np.testing.assert_allclose(convex_fit.project_to_ball(np.array([1.5, -1.5]), 2.0), [1.0, -1.0])
     inside = np.array([0.3, -0.2])
-    np.testing.assert_array_equal(project_to_ball(inside, 1.0), inside)
+    np.testing.assert_array_equal(convex_fit.project_to_ball(inside, 1.0), inside)
 
 
 @given(v=arrays(np.float64, st.integers(1, 12), elements=st.floats(-1e3, 1e3)), bound=st.floats(0.1, 10))
@@ -58,7 +50,7 @@ def test_the_projection_to_the_ball_agrees_with_a_bisection(v, bound):
         else:
             high = middle
     expected = v if np.abs(v).sum() <= bound else np.sign(v) * np.maximum(np.abs(v) - high, 0)
-    np.testing.assert_allclose(project_to_ball(v, bound), expected, atol=1e-9)
+    np.testing.assert_allclose(convex_fit.project_to_ball(v, bound), expected, atol=1e-9)
 
 
 @every("scale", [1e-8, 1.0, 1e8])
@@ -69,8 +61,8 @@ def test_the_solver_stays_in_the_set_and_stops_at_the_duality_gap_it_was_given(s
     A = rng.normal(size=(40, rank))
     G, b = scale * A @ A.T, scale * A @ rng.normal(size=rank)
     for tolerance in (1e-2 * scale, 1e-8 * scale):
-        for allowed in (PROBABILITIES, ConvexSet(3.0, signed=True)):
-            w = minimise_quadratic(G, b, allowed, tolerance=tolerance)
+        for allowed in (convex_fit.PROBABILITIES, convex_fit.ConvexSet(3.0, signed=True)):
+            w = convex_fit.minimise_quadratic(G, b, allowed, tolerance=tolerance)
             assert np.abs(w).sum() <= allowed.total + 1e-12
             assert allowed.signed or (w.min() >= 0 and w.sum() == pytest.approx(1, abs=1e-12))
             corners = allowed.total * (np.vstack([np.eye(40), -np.eye(40)]) if allowed.signed else np.eye(40))
@@ -94,9 +86,12 @@ def test_the_gap_is_reached_where_projected_gradients_alone_give_up(name: str):
     Points that do not help get weight zero.
     """
     (G, b), allowed, tolerance = nearly_singular(), SETS[name], 1e-11
-    assert duality_gap(G, b, allowed, minimise_quadratic(G, b, allowed, tolerance=tolerance)) > 100 * tolerance
-    w = solve_quadratic(G, b, allowed, tolerance=tolerance)
-    assert duality_gap(G, b, allowed, w) <= tolerance
+    assert (
+        convex_fit.duality_gap(G, b, allowed, convex_fit.minimise_quadratic(G, b, allowed, tolerance=tolerance))
+        > 100 * tolerance
+    )
+    w = convex_fit.solve_quadratic(G, b, allowed, tolerance=tolerance)
+    assert convex_fit.duality_gap(G, b, allowed, w) <= tolerance
     assert np.abs(allowed.project(w) - w).max() < 1e-12  # w lies in the set
     if name == "probability":
         assert 0 < (w > 0).sum() < 40

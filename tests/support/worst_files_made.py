@@ -11,19 +11,7 @@ import numpy as np
 import pyarrow as pa
 from simulated_releases import statement_of
 
-from kmeanalyst.kernels import (
-    Gaussian,
-    Kernel,
-    Laplacian,
-    Margins,
-    MultiScale,
-    OnColumns,
-    Polynomial,
-    Product,
-    Scaled,
-    StringSpectrum,
-    Sum,
-)
+from kmeanalyst import kernels
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.composed import ColumnFeatures, TensorProduct
@@ -52,12 +40,12 @@ from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.releases.statement import PrivacyStatement
 from release_side.door.mechanism import GaussianNoise
 
-G, NOISE = Gaussian(1.0), GaussianNoise(1.0, 1e-6)
+G, NOISE = kernels.Gaussian(1.0), GaussianNoise(1.0, 1e-6)
 FEW = USUAL.cells // USUAL.points  # cells of a row where there are as many points as may be
 
 
 def written(
-    path: Path, columns: Sequence[Column], n_points: int, kernel: Kernel, *, cells: Sequence[Any] | None = None,
+    path: Path, columns: Sequence[Column], n_points: int, kernel: kernels.Kernel, *, cells: Sequence[Any] | None = None,
     feature_map: FeatureMap | None = None, statement: PrivacyStatement | None = None, derived: Sequence[Derived] = (),
     derived_cells: Sequence[Any] = (), method: str = "foreign", rules: Sequence[Rule] = (),
 ) -> None:  # fmt: skip
@@ -173,7 +161,7 @@ def long_names(path: Path) -> None:
 
 def many_kernels(path: Path) -> None:
     """The kernel's own limit."""
-    written(path, reals(1), 100, Sum((MultiScale((1.0,) * 1000),) * 99))
+    written(path, reals(1), 100, kernels.Sum((kernels.MultiScale((1.0,) * 1000),) * 99))
 
 
 def atoms(path: Path) -> None:
@@ -185,7 +173,7 @@ def atoms(path: Path) -> None:
 def draw(path: Path) -> None:
     """Every row of the domain, compared by as many passes of a kernel as are taken."""
     columns = [Integer(name="x", lower=0, upper=MOST_ROWS - 1)]
-    kernel = MultiScale((1.0,) * (_MOST_WORK // MOST_ROWS**2 - 1))
+    kernel = kernels.MultiScale((1.0,) * (_MOST_WORK // MOST_ROWS**2 - 1))
     delta = diameter_over(kernel, Domain(tuple(columns))) / 1000
     statement = PrivacyStatement(
         epsilon=1.0, delta=0.0, neighbouring="replace-one", mechanism="exponential over multisets", sensitivity=delta,
@@ -243,14 +231,14 @@ def combinations(path: Path) -> None:
 def subspace(path: Path) -> None:
     n = USUAL.basis_points
     columns = reals(1)
-    kernel = MultiScale((1e-6,) * (USUAL.basis_work // n**2 - 1))
+    kernel = kernels.MultiScale((1e-6,) * (USUAL.basis_work // n**2 - 1))
     points = np.linspace(0, 1, n)
     written(path, columns, n, kernel, cells=[points], feature_map=Nystroem(kernel, points[:, None]), method="subspace")
 
 
 def subspace_of_strings(path: Path) -> None:
     columns = [Text(name="t", length=100)]
-    kernel = StringSpectrum(length=3, symbols=len(columns[0].symbols), numbers=columns[0].width, blended=True)
+    kernel = kernels.StringSpectrum(length=3, symbols=len(columns[0].symbols), numbers=columns[0].width, blended=True)
     n = min(USUAL.basis_points, int((USUAL.basis_work / kernel_work(kernel, columns[0].width)) ** 0.5))
     rows = np.unique(Domain(tuple(columns)).draw(2 * n, 0), axis=0)[:n]
     written(path, columns, n, kernel, cells=spread(columns, n), feature_map=Nystroem(kernel, rows))
@@ -267,30 +255,30 @@ def random_features(path: Path) -> None:
 
 def margins(path: Path, d: int, n: int | None, cuts: int = 1) -> None:
     """All pairs of so many columns of two ranges, or one."""
-    kernel = Margins(((0.5,) * cuts,) * d, ((),) * d, (False,) * d, (0.0, 1.0, 0.0))
+    kernel = kernels.Margins(((0.5,) * cuts,) * d, ((),) * d, (False,) * d, (0.0, 1.0, 0.0))
     features = MarginFeatures(kernel)
     usual = min(_rows_for(6 * features.width + 10 * d), USUAL.cells // (d + 1))
     written(path, reals(d), usual if n is None else n, kernel, feature_map=features)
 
 
 def maclaurin(path: Path) -> None:
-    columns, kernel = reals(2), Polynomial(20, 1.0, (0.0, 0.0), (1.0, 1.0))
+    columns, kernel = reals(2), kernels.Polynomial(20, 1.0, (0.0, 0.0), (1.0, 1.0))
     projections = np.zeros((50_000, 2))
     features = RandomMaclaurin(kernel, np.full(50, 1000.0), projections, np.ones((2, 50)))
     written(path, columns, _rows_for(2 * 100_000 + 50), kernel, feature_map=features)
 
 
 def binning(path: Path) -> None:
-    kernel, ones = Laplacian(1.0), np.ones((2, 1000))
+    kernel, ones = kernels.Laplacian(1.0), np.ones((2, 1000))
     features = RandomBinning(kernel, ones, -ones, ones * 3, ones, np.full(1000, 4.0))
     written(path, reals(2), _rows_for(15 * 2 * 1000), kernel, feature_map=features)
 
 
 def crossed_features(path: Path) -> None:
     """A product of random features and margins: written out for every point."""
-    margins = OnColumns(Margins(((0.25, 0.5, 0.75),), ((),), (False,), (1.0, 0.0, 0.0)), (0,))
-    rest = OnColumns(Scaled(0.5, G), (1,))
-    product = Product((margins, rest))
+    margins = kernels.OnColumns(kernels.Margins(((0.25, 0.5, 0.75),), ((),), (False,), (1.0, 0.0, 0.0)), (0,))
+    rest = kernels.OnColumns(kernels.Scaled(0.5, G), (1,))
+    product = kernels.Product((margins, rest))
     frequencies = RandomFourier(rest, np.vstack([np.zeros(1000), np.ones(1000)]))
     features = TensorProduct(product, (ColumnFeatures(margins, MarginFeatures(margins.kernel)), frequencies))
     written(path, reals(2), _rows_for(9000 + 12_000), product, feature_map=features)
@@ -298,7 +286,7 @@ def crossed_features(path: Path) -> None:
 
 def function(path: Path) -> None:
     n = USUAL.pivots
-    kernel = MultiScale((1e-6,) * (USUAL.pivot_work // n**2 - 1))
+    kernel = kernels.MultiScale((1e-6,) * (USUAL.pivot_work // n**2 - 1))
     domain, basis = Domain(tuple(reals(1))), Pivots(kernel, np.linspace(0, 1, n)[:, None])
     form = FunctionForm("density")
     steps, unit = form.grid_sensitivity(basis), form.unit(basis, 1000)

@@ -22,13 +22,7 @@ from functools import partial
 import numpy as np
 
 from kmeanalyst.inference.compare.functionals import RidgeProjector, reference_rows
-from kmeanalyst.inference.contingency.contingency_test import (
-    Contrasts,
-    departures,
-    measured_strata,
-    notes_of,
-    weighted_test,
-)
+from kmeanalyst.inference.contingency import contingency_test
 from kmeanalyst.inference.contingency.strata import strata_of
 from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, products
 from kmeanalyst.inference.two_sample.differences import difference_along
@@ -117,22 +111,25 @@ def test_of_tables(release: ReleaseData, pairs: Sequence[tuple[str, str]], given
 
     Pairs are chosen for counting more often where sampling makes their columns seem related: p = 1 for others keeps the level.
     """
-    tables = [strata_of(release, *pair) if given is None else measured_strata(release, *pair, given) for pair in pairs]
-    tested = [(strata, Contrasts.of(strata)) for strata in tables if strata is not None]
+    tables = [
+        strata_of(release, *pair) if given is None else contingency_test.measured_strata(release, *pair, given)
+        for pair in pairs
+    ]
+    tested = [(strata, contingency_test.Contrasts.of(strata)) for strata in tables if strata is not None]
     notes: tuple[str, ...] = ()
     if len(tested) < len(pairs):
         counted = f"{len(tested)} of {len(pairs)} pairs of these columns were counted together"
         notes = (f"{counted}; the others have p = 1",)
     if not tested:
         return _result(release, statistic=0.0, pvalue=1.0, mmd_squared=0.0, method=OF_TABLES, notes=notes)
-    found = [weighted_test(contrasts) for _, contrasts in tested]
+    found = [contingency_test.weighted_test(contrasts) for _, contrasts in tested]
     best = int(np.argmin([pvalue for _, pvalue in found]))
     strata, contrasts = tested[best]
-    d, deviations = departures(contrasts)
+    d, deviations = contingency_test.departures(contrasts)
     squared = float((d**2 - deviations**2).sum())
     return _result(
         release, statistic=found[best][0], pvalue=min(1.0, len(pairs) * found[best][1]), mmd_squared=squared,
-        method=OF_TABLES, notes=(*notes_of(strata, given), *notes, _INDEPENDENT_ROWS),
+        method=OF_TABLES, notes=(*contingency_test.notes_of(strata, given), *notes, _INDEPENDENT_ROWS),
     )  # fmt: skip
 
 

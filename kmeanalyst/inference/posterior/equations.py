@@ -31,6 +31,7 @@ _MORE_CELLS = 1.5  # times as many as rows
 _LEADING_TO = 1e-2  # of a leading variance: any direction may be looked along, by what its own variance is
 _DRAWN = 1e-3  # draws are solved for to this share
 _EXACT, _MOST_STEPS_EXACTLY = 1e-6, 10_000  # noise deviations that are left of the equations of the best answers
+_libraries = cache(ThreadpoolController)  # found once: that takes milliseconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,17 +91,12 @@ class FeatureCovariance:
         return Directions(vectors[:, order], variances[order])
 
 
-@cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
 def _halves(matrix: Any) -> tuple[Any, ...]:
     """A sparse matrix; where it is large, the two halves of its rows, without a copy: each for a thread."""
-    half, ends = int(np.searchsorted(matrix.indptr, matrix.nnz // 2)), matrix.indptr
     if matrix.nnz < _WORTH_THREADS:
         return (matrix,)
-    rows = ((slice(ends[half]), ends[: half + 1]), (slice(ends[half], None), ends[half:] - ends[half]))
+    ends, half = matrix.indptr, int(np.searchsorted(matrix.indptr, matrix.nnz // 2))
+    rows = (slice(0, ends[half]), ends[: half + 1]), (slice(ends[half], None), ends[half:] - ends[half])
     return tuple(
         csr_array((matrix.data[own], matrix.indices[own], starts), (len(starts) - 1, matrix.shape[1]))
         for own, starts in rows
@@ -108,14 +104,14 @@ def _halves(matrix: Any) -> tuple[Any, ...]:
 
 
 def _product(parts: tuple[Any, ...], A: Any) -> Array:
+    def product(part: Any) -> Array:
+        found = part @ A
+        return found if isinstance(found, np.ndarray) else found.toarray()
+
     if len(parts) == 1:
-        return _dense(parts[0] @ A)
+        return product(parts[0])
     with ThreadPoolExecutor(len(parts)) as threads:  # each row is summed up as it would be by one
-        return np.concatenate(list(threads.map(lambda part: _dense(part @ A), parts)))
-
-
-def _dense(product: Any) -> Array:
-    return product if isinstance(product, np.ndarray) else product.toarray()
+        return np.concatenate(list(threads.map(product, parts)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +123,7 @@ class _Blocks:
     and sets that share a pair. A block that is too large is taken as its tables and functions that they share, likewise.
 
     inverses     each block's cells (a slice, or numbers), and the inverse (of κ (C − C_A) + τ²I) there.
-    explained    (F, r) the blocks' inverses times a root of κ C_A.
-    inner        Cholesky factor of the Woodbury identity's (r, r) matrix.
+    explained    (F, r) the blocks' inverses times a root of C_A; inner a factor of the Woodbury identity's (r, r) matrix.
     """
 
     inverses: Sequence[tuple[Any, Any]]
@@ -142,8 +137,7 @@ class _Blocks:
         """An identity where cells are so many more than rows that the eigenvalues of C but 0 are alike."""
         if len(covariance.mean) > _MORE_CELLS * len(covariance.weights):
             return eye_array(len(covariance.mean), format="csr")
-        columns = _Columns.of(covariance, feature_map)
-        root = columns.explained
+        root = (columns := _Columns.of(covariance, feature_map)).explained
 
         def inverse(block: Any, root: Array) -> Array:
             size = spread * (covariance.within(block) - root @ root.T)
@@ -191,8 +185,7 @@ class _Columns:
 
     orthonormal  (c, r) of functions with variance 1, of cells that vary most.
     explained    (F, r) covariances of the features with these.
-    related      for each coarse and finer column a number, the same for those whose cells have a canonical correlation above
-                 `_RELATED`.
+    related      for each coarse and finer column a number, the same for those of canonical correlation above `_RELATED`.
     common       of each such number how many columns have a function in common (k,), and these functions (c, k).
     """
 
@@ -205,18 +198,13 @@ class _Columns:
 
     @classmethod
     def of(cls, covariance: FeatureCovariance, feature_map: MarginFeatures) -> _Columns:
-        own = {
-            table[0]: range(*ends)
-            for group in feature_map.groups
-            for table, ends in zip(group.tables, group.ranges, strict=True)
-            if group.kind == "one-way"
-        }
+        alone = (group for group in feature_map.groups if group.kind == "one-way")
+        own = {t[0]: range(*ends) for group in alone for t, ends in zip(group.tables, group.ranges, strict=True)}
         cells = np.concatenate([np.arange(0), *own.values()]).astype(np.intp)
         ends = np.cumsum([0, *map(len, own.values())])
         at = {j: slice(*pair) for j, pair in zip(own, pairwise(ends), strict=True)}
         indicators, mean = covariance.features[:, cells], covariance.mean
-        weighted = indicators.multiply(covariance.weights[:, None]).tocsr()
-        explained = _product(covariance.by_feature, weighted)
+        explained = _product(covariance.by_feature, indicators.multiply(covariance.weights[:, None]).tocsr())
         explained -= np.outer(mean, mean[cells])
         joint, roots = explained[cells], np.zeros((len(cells), len(cells)))
         for part in at.values():

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from kmeanalyst.inference.declared import declared_by, note_of
+from kmeanalyst.inference.estimate import unresolved
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import (
     Distribution,
@@ -27,16 +28,6 @@ from kmeanalyst.inference.estimate.population import (
     undecided,
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
-from kmeanalyst.inference.estimate.unresolved import (
-    AT_EDGES,
-    conditions_joined,
-    mass_of_equals,
-    mass_of_pair,
-    readable,
-    single_values,
-    unresolved_mass,
-    values_at_edges,
-)
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import with_columns
@@ -160,19 +151,19 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     influence = found.influence
     if not isinstance(population, Population) or influence is None:
         return found
-    if (asked := readable(population.release, question)) is None:
+    if (asked := unresolved.readable(population.release, question)) is None:
         return found
     if np.nanmax(np.abs(influence)) > 0:
         singles = _of_single_values(population, asked, float(found.value))
         error = _Z * estimate(population, found).standard_error if singles > 0 else 0.0
         bias = np.hypot(_of_heaps(population, asked), np.sqrt(max(singles**2 - error**2, 0.0)) / _Z)
         return replace(found, influence=np.append(influence, bias)) if bias > _ROUNDING else found
-    parts, frame, weights = conditions_joined(asked), population.model.frame, population.weights
+    parts, frame, weights = unresolved.conditions_joined(asked), population.model.frame, population.weights
     if len(parts) > 1:
-        known = mass_of_pair(population.release, parts)
+        known = unresolved.mass_of_pair(population.release, parts)
         mass = _most_of_all(population, parts) if known is None else min(known / population.probability, 1.0)
     else:
-        mass = unresolved_mass(population.release, asked, frame, weights, population.probability)
+        mass = unresolved.unresolved_mass(population.release, asked, frame, weights, population.probability)
     if mass == 0:
         return found
     note = f"no row of the release has this value: its probability may be up to {mass:.3g} by what was measured"
@@ -184,10 +175,10 @@ def _of_single_values(population: Population, asked: Expression, answer: float) 
     given, view = population.given, cast(View, population.view)
     whole = population if given is None else population_of(population.release, view=view)
     frame = whole.model.frame.iloc[: len(whole.weights)]
-    square, equal = 0.0, mass_of_equals(whole.release, asked, frame, population.weights)
-    if equal > 0 and equal - answer > _ROUNDING and len(conditions_joined(asked)) == 1:
+    square, equal = 0.0, unresolved.mass_of_equals(whole.release, asked, frame, population.weights)
+    if equal > 0 and equal - answer > _ROUNDING and len(unresolved.conditions_joined(asked)) == 1:
         square = max(equal - answer, answer) ** 2
-    for name, value, ends, departs in single_values(whole.release, asked, frame, whole.weights):
+    for name, value, ends, departs in unresolved.single_values(whole.release, asked, frame, whole.weights):
         moved, mass = _moved(population, asked.text, whole, name, value, _codes(population, name), ends)
         square += (departs * moved / mass) ** 2 if mass > 0 else departs**2
     return float(np.sqrt(square))
@@ -196,11 +187,11 @@ def _of_single_values(population: Population, asked: Expression, answer: float) 
 def _of_heaps(population: Population, asked: Expression) -> float:
     """By how much the answer may be off, as mass may heap at the first value of a range with which it compares."""
     square = 0.0
-    for name, value, narrow, wide in values_at_edges(population.release, asked):
+    for name, value, narrow, wide in unresolved.values_at_edges(population.release, asked):
         codes = _codes(population, name)
         moved, mass = _moved(population, asked.text, population, name, value, codes, narrow)
         around = float(population.weights @ ((codes >= wide[0]) & (codes < wide[1])))
-        square += (min(AT_EDGES * around, mass) * moved / mass) ** 2 if mass > 0 else 0.0
+        square += (min(unresolved.AT_EDGES * around, mass) * moved / mass) ** 2 if mass > 0 else 0.0
     return float(np.sqrt(square))
 
 

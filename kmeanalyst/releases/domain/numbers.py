@@ -13,17 +13,8 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain import column
 from kmeanalyst.releases.domain.cells import BAD, parse_day, parse_number, text_of
-from kmeanalyst.releases.domain.column import (
-    CLAMPED,
-    KEPT,
-    REPLACED,
-    Column,
-    DomainError,
-    check_text,
-    listed,
-    plain_number,
-)
 
 TO_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.log, "log1p": np.log1p}
 _ROUNDING = 1e-9  # of a number of steps, relative
@@ -31,7 +22,7 @@ FROM_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log":
 
 
 @dataclass(frozen=True, kw_only=True)
-class Number(Column):
+class Number(column.Column):
     """Base class of numbers and dates: bounds, scale, and public values of interest.
 
     >>> domain["age"].bounds, domain["age"].spacing, domain["age"].ends, domain["capital-gain"].atom_codes
@@ -48,26 +39,28 @@ class Number(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         for field in ("lower", "upper", "default"):
-            object.__setattr__(self, field, plain_number(getattr(self, field)))
+            object.__setattr__(self, field, column.plain_number(getattr(self, field)))
         low, high = self.natural_bounds
         if not low < high:
-            raise DomainError(
+            raise column.DomainError(
                 f"column {self.name}: lower must be below upper, got {self.lower} and {self.upper}. Swap or widen them."
             )
         if self.scale not in ("linear", "log", "log1p"):
-            raise DomainError(
+            raise column.DomainError(
                 f'column {self.name}: scale must be "linear", "log" or "log1p", got {self.scale!r}. Name one of them.'
             )
         if (self.scale == "log" and low <= 0) or (self.scale == "log1p" and low <= -1):
-            raise DomainError(
+            raise column.DomainError(
                 f'column {self.name}: scale "{self.scale}" needs lower > {0 if self.scale == "log" else -1}, '
                 f'got {self.lower}: the logarithm is undefined there. Raise lower, or use "log1p" if zero occurs.'
             )
         for field in ("edges", "atoms"):
-            values = tuple(plain_number(value) for value in listed(self.name, field, getattr(self, field)))
+            values = tuple(
+                column.plain_number(value) for value in column.listed(self.name, field, getattr(self, field))
+            )
             for value in values:
                 if not low <= self._public_number(field, value) <= high:
-                    raise DomainError(
+                    raise column.DomainError(
                         f"column {self.name}: {field} must lie within the bounds, got {value!r}. Leave it out, or widen "
                         "the bounds."
                     )
@@ -77,7 +70,7 @@ class Number(Column):
 
     def _check_linear(self, what: str) -> None:
         if self.scale != "linear":
-            raise DomainError(
+            raise column.DomainError(
                 f'column {self.name}: scale must be "linear", got {self.scale!r}: {what} has no logarithm. Remove scale.'
             )
 
@@ -88,17 +81,17 @@ class Number(Column):
         (low, high), (least, largest) = self.natural_bounds, self._extremes
         if least > largest or max(abs(low), abs(high)) > 2**53 * self.grain or not np.isfinite(self.ends).all():
             what = "a whole number" if self.grain == 1 else f"a multiple of {self.grain:g}"
-            raise DomainError(
+            raise column.DomainError(
                 f"column {self.name}: the bounds must hold {what} and stay within ±2^53 steps, got {self.lower} and "
                 f"{self.upper}: larger numbers are not exact. Move the bounds, or use kind real without a step."
             )
 
     def _public_number(self, field: str, value: Any) -> float:
         text = text_of(value)
-        check_text(f"column {self.name}: {field}", text)
+        column.check_text(f"column {self.name}: {field}", text)
         number = self.parse(text) if text else BAD
         if number is BAD or not math.isfinite(number):
-            raise DomainError(
+            raise column.DomainError(
                 f"column {self.name}: {field} must be a finite {self.kind} value, got {value!r}. Write one."
             )
         return number
@@ -206,7 +199,9 @@ class Number(Column):
         absent = np.isnan(values)
         encoded, clamped = self._encode_numbers(np.where(absent, 0.0, values))
         encoded[absent] = math.nan if self.missing else self.default_code
-        return encoded, np.where(absent, KEPT if self.missing else REPLACED, np.where(clamped, CLAMPED, KEPT))
+        return encoded, np.where(
+            absent, column.KEPT if self.missing else column.REPLACED, np.where(clamped, column.CLAMPED, column.KEPT)
+        )
 
     def _encode_numbers(self, values: Array) -> tuple[Array, Array]:
         clamped = self._clamp(values)
@@ -304,13 +299,13 @@ class Real(Number):
     kind: ClassVar[str] = "real"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "step", plain_number(self.step))
+        object.__setattr__(self, "step", column.plain_number(self.step))
         step: Any = self.step
         if step is not None:
             is_positive = isinstance(step, int | float) and not isinstance(step, bool) and 0 < step < math.inf
             per = (step if step >= 1 else 1 / step) if is_positive else 0.5
             if abs(per - round(per)) > _ROUNDING * per:
-                raise DomainError(
+                raise column.DomainError(
                     f"column {self.name}: step must be a whole number or one over a whole number, got {step!r:.80}. Write 0.01 "
                     "for numbers with two decimals."
                 )
@@ -383,9 +378,11 @@ class Date(_Whole):
             if isinstance(value, datetime.date):
                 object.__setattr__(self, field, value.isoformat())
         for field in ("edges", "atoms"):
-            object.__setattr__(self, field, tuple(text_of(v) for v in listed(self.name, field, getattr(self, field))))
+            object.__setattr__(
+                self, field, tuple(text_of(v) for v in column.listed(self.name, field, getattr(self, field)))
+            )
         if self.format is not None and not _is_form_of_days(self.format):
-            raise DomainError(
+            raise column.DomainError(
                 f"column {self.name}: format must have %d, %m and %Y (or %y), else %H, %M and %S alone, each once, and no form "
                 f'that reads like YYYY-MM-DD, got {self.format!r:.80}. Write how days stand in the table, such as "%d.%m.%Y".'
             )
@@ -423,11 +420,11 @@ class Cyclic(Number):
         super().__post_init__()
         self._check_linear("a circle")
         if self.atoms and self.natural_bounds[1] in self._numbers(self.atoms):
-            raise DomainError(
+            raise column.DomainError(
                 f"column {self.name}: the atom {self.upper} is the same point as {self.lower}. Write {self.lower}."
             )
         if not math.isfinite(self.period) or self.period < 1e-100:
-            raise DomainError(
+            raise column.DomainError(
                 f"column {self.name}: the period must be a number from 1e-100 to 1e300, got {self.period}."
             )
 

@@ -21,19 +21,10 @@ from kmeanalyst.releases.domain.column import Columns
 from kmeanalyst.releases.expressions import syntax, words
 from kmeanalyst.releases.expressions.extent import Extent, extent_of
 from kmeanalyst.releases.expressions.meaning import Interpreter
-from kmeanalyst.releases.expressions.syntax import (
-    DEEPEST,
-    LONGEST,
-    TURNED,
-    Node,
-    Parser,
-    denied,
-    number_written,
-    parts_of,
-)
 from kmeanalyst.releases.expressions.words import ExpressionError
 
 __all__ = ["DEEPEST", "LONGEST", "Expression", "ExpressionError", "Extent", "parse"]
+DEEPEST, LONGEST = syntax.DEEPEST, syntax.LONGEST
 
 
 def parse(text: str) -> Expression:
@@ -44,9 +35,9 @@ def parse(text: str) -> Expression:
     """
     if not isinstance(text, str):
         raise ExpressionError(f"an expression must be text, got {type(text).__name__}. Write it in quotes: 'age > 50'.")
-    if len(text) > LONGEST:
+    if len(text) > syntax.LONGEST:
         raise ExpressionError(
-            f"the expression has {len(text)} characters and at most {LONGEST} are read: a longer text is not "
+            f"the expression has {len(text)} characters and at most {syntax.LONGEST} are read: a longer text is not "
             "a question that a person wrote. Shorten it, or pass a function of a DataFrame."
         )
     return _parsed(text)
@@ -55,7 +46,7 @@ def parse(text: str) -> Expression:
 @lru_cache(maxsize=1000)
 def _parsed(text: str) -> Expression:
     """Cached: one question is evaluated at several sets of rows, and often asked again."""
-    parser = Parser(text)
+    parser = syntax.Parser(text)
     root = parser.whole()
     return Expression(text, tuple(parser.columns), root)
 
@@ -87,7 +78,7 @@ class Expression:
 
     text: str
     columns: tuple[str, ...]
-    _root: Node = field(repr=False, compare=False)
+    _root: syntax.Node = field(repr=False, compare=False)
 
     @property
     def equated(self) -> tuple[tuple[str, float], ...]:
@@ -107,7 +98,7 @@ class Expression:
         (('age', '>=', 17.0), ('age', '<', 30.0), ('sex', 'in', 'F'))
         """
         found: list[tuple[str, str, float | str | bool]] = []
-        for part in parts_of(self._root):
+        for part in syntax.parts_of(self._root):
             if not isinstance(part, syntax.Comparison):
                 continue
             for left, (sign, right) in zip((part.first, *(each for _, each in part.rest)), part.rest, strict=False):
@@ -115,7 +106,7 @@ class Expression:
                 if isinstance(left, syntax.Name):
                     found += [(left.name, sign, value.value) for value in values if isinstance(value, syntax.Constant)]
                 elif isinstance(left, syntax.Constant) and isinstance(right, syntax.Name):
-                    found.append((right.name, TURNED.get(sign, sign), left.value))
+                    found.append((right.name, syntax.TURNED.get(sign, sign), left.value))
         return tuple(found)
 
     @property
@@ -125,7 +116,7 @@ class Expression:
         >>> parse("bid == ask and bid == 3").equalled
         (('bid', 'ask'),)
         """
-        comparisons = [part for part in parts_of(self._root) if isinstance(part, syntax.Comparison)]
+        comparisons = [part for part in syntax.parts_of(self._root) if isinstance(part, syntax.Comparison)]
         sides = [((part.first, *(each for _, each in part.rest)), part.rest) for part in comparisons]
         pairs = [(a, b) for left, rest in sides for a, (sign, b) in zip(left, rest, strict=False) if sign == "=="]
         return tuple(
@@ -151,7 +142,7 @@ class Expression:
         >>> parse("age > 15 and not missing(wage)").compares_alone, parse("age + 1 > 15").compares_alone
         (True, False)
         """
-        parts = list(parts_of(self._root))
+        parts = list(syntax.parts_of(self._root))
         calls = [part.function for part in parts if isinstance(part, syntax.Call)]
         return not any(isinstance(part, syntax.Arithmetic | syntax.Sign) for part in parts) and set(calls) <= {
             "missing"
@@ -191,13 +182,15 @@ class Expression:
         >>> parse("2 * number(size) + age").read_as_numbers
         ('size',)
         """
-        calls = [part for part in parts_of(self._root) if isinstance(part, syntax.Call) and part.function == "number"]
+        calls = [
+            part for part in syntax.parts_of(self._root) if isinstance(part, syntax.Call) and part.function == "number"
+        ]
         named = (part.arguments[0] for part in calls)
         return tuple(dict.fromkeys(name.name for name in named if isinstance(name, syntax.Name)))
 
     def denied(self) -> Expression:
         """The condition that holds where this one is definitely false, which no comparison with a missing cell is."""
-        return Expression(self.text, self.columns, denied(self._root))
+        return Expression(self.text, self.columns, syntax.denied(self._root))
 
     def through(self, derived: Mapping[tuple[str, str], tuple[str, float, float]]) -> Expression:
         """The same condition by derived columns of differences: of columns (a, b) the column of a - b, and numbers between which
@@ -211,13 +204,13 @@ class Expression:
         root = named(self._root, derived) if derived else self._root
         if root is self._root:
             return self
-        columns = dict.fromkeys(part.name for part in parts_of(root) if isinstance(part, syntax.Name))
+        columns = dict.fromkeys(part.name for part in syntax.parts_of(root) if isinstance(part, syntax.Name))
         return Expression(self.text, tuple(columns), root)
 
     def undefined_at(self, frame: pd.DataFrame) -> Array:
         """Where a cell that it names is missing, or a level that it reads as a number is not one, (n,) bool."""
         read = (frame[name].astype(object) for name in self.read_as_numbers)
-        none = [cells.map(number_written, na_action="ignore").isna() for cells in read]
+        none = [cells.map(syntax.number_written, na_action="ignore").isna() for cells in read]
         return np.logical_or.reduce([frame[list(self.columns)].isna().any(axis=1), *none])
 
     def check(self, domain: Columns) -> Literal["number", "condition"]:
@@ -253,17 +246,17 @@ class Expression:
         return np.array(np.broadcast_to(values, len(frame)))
 
 
-def named(node: Node, columns: Mapping[tuple[str, str], tuple[str, float, float]]) -> Node:
+def named(node: syntax.Node, columns: Mapping[tuple[str, str], tuple[str, float, float]]) -> syntax.Node:
     """A condition with derived columns in the place of the differences that it compares with numbers, and of two columns compared.
 
     columns   (a, b) → the column of a - b, and between which numbers, not at them, a comparison with it is one with a - b.
     """
     match node:
-        case syntax.Comparison(first=a, rest=((sign, b),)) if sign in TURNED:
-            for left, way, right in ((a, sign, b), (b, TURNED[sign], a)):
+        case syntax.Comparison(first=a, rest=((sign, b),)) if sign in syntax.TURNED:
+            for left, way, right in ((a, sign, b), (b, syntax.TURNED[sign], a)):
                 if (found := _compared(left, right, columns)) is not None:
                     column, number, turned = found
-                    way = TURNED[way] if turned else way
+                    way = syntax.TURNED[way] if turned else way
                     return syntax.Comparison(node.span, column, ((way, syntax.Constant(node.span, number)),))
         case syntax.Not(operand=inner):
             return replace(node, operand=named(inner, columns))
@@ -275,8 +268,8 @@ def named(node: Node, columns: Mapping[tuple[str, str], tuple[str, float, float]
 
 
 def _compared(
-    left: Node, right: Node, columns: Mapping[tuple[str, str], tuple[str, float, float]]
-) -> tuple[Node, float, bool] | None:
+    left: syntax.Node, right: syntax.Node, columns: Mapping[tuple[str, str], tuple[str, float, float]]
+) -> tuple[syntax.Node, float, bool] | None:
     """The derived column, or its absolute value, that these sides compare, with which number, and whether with turned signs."""
     apart, number = left, _number(right)
     if isinstance(left, syntax.Name) and isinstance(right, syntax.Name):
@@ -286,7 +279,7 @@ def _compared(
         case syntax.Arithmetic(first=syntax.Name(name=a), rest=(("-", syntax.Name(name=b)),)) if number is not None:
             for pair, turn in (((a, b), 1), ((b, a), -1)):
                 name, lower, upper = columns.get(pair, ("", 0.0, 0.0))
-                column: Node = syntax.Name(left.span, name)
+                column: syntax.Node = syntax.Name(left.span, name)
                 if within and lower < -abs(number) and abs(number) < upper:
                     return syntax.Call(left.span, "abs", (column,)), number, False
                 if not within and lower < turn * number < upper:
@@ -294,7 +287,7 @@ def _compared(
     return None
 
 
-def _number(node: Node) -> float | None:
+def _number(node: syntax.Node) -> float | None:
     match node:
         case syntax.Constant(value=value) if type(value) in (int, float):
             return float(value)

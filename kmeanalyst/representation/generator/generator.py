@@ -19,14 +19,7 @@ from kmeanalyst.kernels.features.composed import ColumnFeatures, Concatenation, 
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.generator.soft_rows import (
-    Choices,
-    ExpectedFeatures,
-    SoftRows,
-    Tensor,
-    choices_of,
-    expected_features,
-)
+from kmeanalyst.representation.generator import soft_rows
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.wanted import FULL, Effort
 from kmeanalyst.representation.weights.convex_fit import project_to_simplex
@@ -85,10 +78,10 @@ def generated_rows(
     import torch
 
     kernel = measurement.feature_map.kernel
-    choices = choices_of(kernel, domain)
+    choices = soft_rows.choices_of(kernel, domain)
     label = label_of(kernel)
     shares = np.ones(1) if label is None else class_shares(measurement, label, len(choices[label]))
-    task = _Task(choices, label, shares, expected_features(measurement.feature_map, choices))
+    task = _Task(choices, label, shares, soft_rows.expected_features(measurement.feature_map, choices))
     with torch.random.fork_rng(devices=[]):  # leaves the user's random state as it was
         torch.manual_seed(_SEED)
         network = _train(task, measurement, effort.of(_STEPS), progress)
@@ -150,10 +143,10 @@ class _Task:
     shares   (Y,) of its classes; one class if there is no label.
     """
 
-    choices: tuple[Choices, ...]
+    choices: tuple[soft_rows.Choices, ...]
     label: int | None
     shares: Array
-    expected: ExpectedFeatures
+    expected: soft_rows.ExpectedFeatures
 
     @property
     def made(self) -> list[int]:
@@ -175,10 +168,10 @@ class _Task:
         classes = np.repeat(np.arange(len(self.shares)), counts)
         return classes, (self.shares / np.maximum(counts, 1))[classes]
 
-    def soft(self, outputs: Tensor, classes: Tensor) -> SoftRows:
+    def soft(self, outputs: soft_rows.Tensor, classes: soft_rows.Tensor) -> soft_rows.SoftRows:
         import torch
 
-        probabilities: list[Tensor] = [None] * len(self.choices)
+        probabilities: list[soft_rows.Tensor] = [None] * len(self.choices)
         numbers = outputs.new_zeros((len(outputs), len(self.choices)))
         free, start = [], 0
         for j in self.made:
@@ -194,9 +187,9 @@ class _Task:
             numbers[:, free] = torch.tanh(outputs[:, start:])
         if self.label is not None:
             probabilities[self.label] = self.one_hot(classes).to(outputs.dtype)
-        return SoftRows(probabilities, numbers)
+        return soft_rows.SoftRows(probabilities, numbers)
 
-    def one_hot(self, classes: Tensor) -> Tensor:
+    def one_hot(self, classes: soft_rows.Tensor) -> soft_rows.Tensor:
         """(B, Y) indicators of the classes (B,), as float32."""
         import torch
 
@@ -213,7 +206,7 @@ def _network(task: _Task) -> Any:
     )  # fmt: skip
 
 
-def _outputs(task: _Task, network: Any, classes: Tensor) -> Tensor:
+def _outputs(task: _Task, network: Any, classes: soft_rows.Tensor) -> soft_rows.Tensor:
     import torch
 
     return network(torch.cat([torch.randn(len(classes), _NOISE), task.one_hot(classes)], dim=1))
@@ -240,7 +233,9 @@ def _train(task: _Task, measurement: Measurement, steps: int, report: Progress) 
     return network
 
 
-def _penalty(task: _Task, outputs: Tensor, classes: Tensor, weights: Tensor) -> Tensor:
+def _penalty(
+    task: _Task, outputs: soft_rows.Tensor, classes: soft_rows.Tensor, weights: soft_rows.Tensor
+) -> soft_rows.Tensor:
     """-2 log prior: logits of rows are standard normal about their class mean, class means about the overall mean.
 
     Added to the misfit in units of the noise it gives -2 log posterior: more noise makes the rows more alike.
@@ -274,7 +269,7 @@ def _draw(task: _Task, network: Any, n: int) -> Array:
     return rng.permutation(rows)
 
 
-def _draw_cells(task: _Task, soft: SoftRows, rng: np.random.Generator) -> Array:
+def _draw_cells(task: _Task, soft: soft_rows.SoftRows, rng: np.random.Generator) -> Array:
     numbers = soft.numbers.numpy().astype(np.float64)
     columns = []
     for j, each in enumerate(task.choices):

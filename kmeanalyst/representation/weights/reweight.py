@@ -17,13 +17,7 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.weights.convex_fit import (
-    PROBABILITIES,
-    ConvexSet,
-    default_set,
-    ridged_gram,
-    solve_quadratic,
-)
+from kmeanalyst.representation.weights import convex_fit
 from kmeanalyst.representation.weights.public_prior import posterior_of_public, ridge_to_uniform
 
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published")
@@ -32,17 +26,19 @@ _DOUBT, _NEGLIGIBLE = 0.1, 1e-9  # relative variance by which probabilities may 
 _ROUNDING = 1e-14  # no gap below this share of the largest k(z, z) can be certified
 
 
-def fit_weights(features: Array, measurement: Measurement, allowed: ConvexSet, *, ridge: float = 0.0) -> Array:
+def fit_weights(
+    features: Array, measurement: Measurement, allowed: convex_fit.ConvexSet, *, ridge: float = 0.0
+) -> Array:
     """Weights (M,) in `allowed` whose mean feature is nearest to the measurement.
 
     features   (M, F) φ of the points.
     ridge      adds ridge/2 · ‖w‖².
     """
-    G = ridged_gram(features, ridge)
-    return solve_quadratic(G, features @ measurement.vector, allowed, tolerance=_fine_tolerance(measurement))
+    G = convex_fit.ridged_gram(features, ridge)
+    return convex_fit.solve_quadratic(G, features @ measurement.vector, allowed, tolerance=_fine_tolerance(measurement))
 
 
-def public_weights(features: Array, measurement: Measurement, allowed: ConvexSet | None) -> Array:
+def public_weights(features: Array, measurement: Measurement, allowed: convex_fit.ConvexSet | None) -> Array:
     """Weights (M,) on public rows for the measurement shrunk towards their uniform mean, within `allowed`.
 
     features   (M, F) φ of the points, which span the subspace of the measurement.
@@ -54,8 +50,8 @@ def public_weights(features: Array, measurement: Measurement, allowed: ConvexSet
     free, ridge = ridge_to_uniform(features, coordinates, measurement.noise_scale)
     if allowed is None:
         return free
-    G = ridged_gram(features, ridge)
-    return solve_quadratic(G, G @ free, allowed, tolerance=_fine_tolerance(measurement), start=free)
+    G = convex_fit.ridged_gram(features, ridge)
+    return convex_fit.solve_quadratic(G, G @ free, allowed, tolerance=_fine_tolerance(measurement), start=free)
 
 
 def _fine_tolerance(measurement: Measurement) -> float:
@@ -85,9 +81,9 @@ def weights_for(
     features = measurement.feature_map(points)
     if n_public == len(points) and isinstance(measurement.feature_map, Nystroem):
         free = view == "signed" and bound is None
-        return public_weights(features, measurement, None if free else default_set(view, bound))
+        return public_weights(features, measurement, None if free else convex_fit.default_set(view, bound))
     ridge = measurement.noise_scale / np.sqrt(len(points)) if view == "signed" else 0.0
-    return fit_weights(features, measurement, default_set(view, bound), ridge=ridge)
+    return fit_weights(features, measurement, convex_fit.default_set(view, bound), ridge=ridge)
 
 
 def nearest_probability_weights(kernel: Kernel, points: Array, weights: Array) -> Array:
@@ -95,7 +91,9 @@ def nearest_probability_weights(kernel: Kernel, points: Array, weights: Array) -
     if weights.min() >= 0 and abs(weights.sum() - 1) < 1e-9:
         return weights
     G = kernel.gram(points, points)
-    return solve_quadratic(G, G @ weights, PROBABILITIES, tolerance=1e-9 * kernel.bound**2, start=weights)
+    return convex_fit.solve_quadratic(
+        G, G @ weights, convex_fit.PROBABILITIES, tolerance=1e-9 * kernel.bound**2, start=weights
+    )
 
 
 def published_weights(points: Array, measurement: Measurement) -> Array:

@@ -31,14 +31,7 @@ from kmeanalyst.releases.function import SLACK, FunctionForm, ReleasedFunction, 
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import gaussian_delta
 from release_side.budget.ledger import Ledger
-from release_side.door.kernel_machines import (
-    Plan,
-    machine_coordinates,
-    machine_weights,
-    plan_machine,
-    slopes_of,
-    targets_of,
-)
+from release_side.door import kernel_machines
 from release_side.door.mechanism import GaussianNoise, PublishError
 from release_side.door.private_function import private_function
 from release_side.door.private_mean import integer_features, private_mean
@@ -83,8 +76,8 @@ def minimiser(form: FunctionForm, X: Array, targets: Array, kernel: Any) -> Arra
     """α (n,) of a machine, by many more steps than any plan asks for."""
     smoothness = form.curvature * kernel.bound**2 + 2 * form.penalty
     steps = int(6 * smoothness / form.penalty) + 20
-    plan = Plan(steps=steps, length=2 / (smoothness + 2 * form.penalty), error=0)
-    return machine_weights(form, kernel.gram(X, X), targets, kernel.bound, plan)
+    plan = kernel_machines.Plan(steps=steps, length=2 / (smoothness + 2 * form.penalty), error=0)
+    return kernel_machines.machine_weights(form, kernel.gram(X, X), targets, kernel.bound, plan)
 
 
 def norm_of(kernel: Any, X: Array, weights: Array) -> float:
@@ -229,12 +222,14 @@ def test_the_planned_steps_are_enough_for_every_table(kind: str):
     for regularisation in (0.003, 0.1, 10.0):
         form, basis = form_of(kind, regularisation), pivots(1.0, 9)
         for rows, targets in tables_for_solver(form):
-            plan, gram = plan_machine(form, basis, len(rows)), basis.kernel.gram(rows, rows)
+            plan, gram = kernel_machines.plan_machine(form, basis, len(rows)), basis.kernel.gram(rows, rows)
             allowed = 2**-13 * form.machine_sensitivity(1.0, len(rows))
             exact = minimiser(form, rows, targets, basis.kernel)
-            gradient = slopes_of(form, 1.0)(gram @ exact, targets) / len(rows) + 2 * regularisation * exact
+            gradient = (
+                kernel_machines.slopes_of(form, 1.0)(gram @ exact, targets) / len(rows) + 2 * regularisation * exact
+            )
             assert norm_of(basis.kernel, rows, gradient) / (2 * regularisation) < 1e-3 * allowed
-            alpha = machine_weights(form, gram, targets, 1.0, plan)
+            alpha = kernel_machines.machine_weights(form, gram, targets, 1.0, plan)
             assert norm_of(basis.kernel, rows, alpha - exact) <= allowed
             assert np.abs(alpha).sum() <= form.slope(1.0) / (2 * regularisation) * (1 + 1e-9)
 
@@ -242,10 +237,13 @@ def test_the_planned_steps_are_enough_for_every_table(kind: str):
 def test_half_the_steps_would_not_be_enough():
     form, basis = form_of("ridge", 0.01), pivots(1.0, 9)
     rows, targets = np.zeros((60, 1)), np.full(60, form.reach)
-    plan, gram = plan_machine(form, basis, 60), basis.kernel.gram(rows, rows)
+    plan, gram = kernel_machines.plan_machine(form, basis, 60), basis.kernel.gram(rows, rows)
     exact = np.linalg.solve(gram + 60 * 0.01 * np.eye(60), targets)
     plans = (plan, replace(plan, steps=plan.steps // 2))
-    distances = [norm_of(basis.kernel, rows, machine_weights(form, gram, targets, 1.0, each) - exact) for each in plans]
+    distances = [
+        norm_of(basis.kernel, rows, kernel_machines.machine_weights(form, gram, targets, 1.0, each) - exact)
+        for each in plans
+    ]
     assert distances[0] <= 2**-13 * form.machine_sensitivity(1.0, 60) < distances[1]
 
 
@@ -253,7 +251,7 @@ def test_ridge_is_the_usual_kernel_ridge_regression():
     form, basis = form_of("ridge", 0.02), pivots(1.0, 9)
     rows, targets = tables_for_solver(form)[0]
     gram = basis.kernel.gram(rows, rows)
-    alpha = machine_weights(form, gram, targets, 1.0, plan_machine(form, basis, 60))
+    alpha = kernel_machines.machine_weights(form, gram, targets, 1.0, kernel_machines.plan_machine(form, basis, 60))
     np.testing.assert_allclose(gram @ alpha, gram @ np.linalg.solve(gram + 1.2 * np.eye(60), targets), atol=1e-3)
 
 
@@ -281,7 +279,7 @@ def test_a_flipped_row_of_an_svm_reaches_the_sensitivity_of_the_grid(no_noise: N
 @every_machine
 def test_the_claimed_sensitivity_covers_the_error_of_the_solver(kind: str):
     form, basis = form_of(kind, 0.02), pivots(0.8, 40)
-    plan = plan_machine(form, basis, 3000)
+    plan = kernel_machines.plan_machine(form, basis, 3000)
     assert 0 < plan.error <= SLACK * form.machine_sensitivity(1.0, 3000)
     paid = form.unit(basis, 3000) * 2 * GRID
     assert form.machine_sensitivity(1.0, 3000) + plan.error <= paid
@@ -293,7 +291,7 @@ def test_the_number_of_steps_does_not_depend_on_the_table():
     for seed in (0, 1):
         progress = lambda what, share, shares=counts[seed]: shares.append(share)  # noqa: E731
         released("logistic", table_of("logistic", seed=seed), regularisation=0.05, progress=progress)
-    assert counts[0] == counts[1] and plan_machine(form, basis, 200).steps > 10
+    assert counts[0] == counts[1] and kernel_machines.plan_machine(form, basis, 200).steps > 10
 
 
 # ---------------------------------------------------------------------- Propositions 7 and 8: privacy of values at points
@@ -404,7 +402,7 @@ def test_no_cell_shows_in_warnings_logs_or_output(caplog: Any, capfd: Any):
 @every_machine
 def test_targets_are_within_their_bounds_whatever_the_cells(kind: str):
     form = form_of(kind)
-    targets = targets_of(form, np.array([np.nan, np.inf, -np.inf, 1e300, 0.0, 1.0, 3.0]))
+    targets = kernel_machines.targets_of(form, np.array([np.nan, np.inf, -np.inf, 1e300, 0.0, 1.0, 3.0]))
     assert (np.abs(targets) <= form.reach).all()
     assert kind == "ridge" or set(targets) == {-1.0, 1.0}
 
@@ -421,7 +419,7 @@ def test_pieces_and_order_of_the_table_change_a_machine_by_no_more_than_rounding
 def test_a_regularisation_that_outweighs_the_loss_takes_one_step():
     """(M − μ)/(M + μ) is 10⁻¹⁹ here, of which M − μ in floats would be 0, and the number of steps log 0."""
     basis = Pivots.fit(1e-6 * Gaussian(0.8), np.linspace(-3, 3, 5)[:, None])
-    plan = plan_machine(form_of("logistic", 1e12), basis, 20)
+    plan = kernel_machines.plan_machine(form_of("logistic", 1e12), basis, 20)
     assert plan.steps == 1 and plan.error <= SLACK * form_of("logistic", 1e12).machine_sensitivity(1e-3, 20)
 
 
@@ -545,7 +543,7 @@ def test_coordinates_of_a_machine_are_its_values_at_the_pivots():
     basis = pivots(0.8, 12)
     rows, weights = PLANE.draw(50, 1)[:, :1], np.random.default_rng(0).normal(size=50)
     exact = basis.kernel.gram(basis.points, rows) @ weights
-    values = basis.basis_features(np.arange(len(exact))) @ machine_coordinates(weights, rows, basis)
+    values = basis.basis_features(np.arange(len(exact))) @ kernel_machines.machine_coordinates(weights, rows, basis)
     np.testing.assert_allclose(values, exact, atol=1e-10)
 
 

@@ -13,14 +13,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.tables.within_cells import (
-    FineRanges,
-    _probabilities,
-    fine_ranges,
-    rows_in_cells,
-    smooth_shares,
-    with_related_values,
-)
+from kmeanalyst.representation.tables import within_cells
 
 N = 6000
 
@@ -46,7 +39,7 @@ def test_a_relation_between_ranges_is_continued_within_them(rho: float):
     rng = np.random.default_rng(0)
     x, ranges = correlated(rho, rng)
     drawn = shuffled(x, ranges, rng)
-    found = with_related_values(drawn, ranges, ranges, rng)
+    found = within_cells.with_related_values(drawn, ranges, ranges, rng)
     true, lost, kept = (np.corrcoef(np.log(each).T)[0, 1] for each in (x, drawn, found))
     assert abs(kept - true) < 0.04
     assert rho == 0 or abs(lost - true) > 0.15
@@ -58,7 +51,7 @@ def test_every_group_keeps_its_values():
     x[:50, 1] = np.nan
     groups = 10 * ranges + rng.integers(0, 2, (N, 2))
     groups[:50, 1] = 99
-    found = with_related_values(x, ranges, groups, rng)
+    found = within_cells.with_related_values(x, ranges, groups, rng)
     for j in range(2):
         for group in np.unique(groups[:, j]):
             own = groups[:, j] == group
@@ -70,10 +63,12 @@ def test_numbers_that_repeat_one_another_are_no_error():
     rng = np.random.default_rng(3)
     x = np.repeat(rng.random((200, 1)), 3, axis=1)
     ranges = np.floor(3 * x).astype(int)
-    found = with_related_values(shuffled(x, ranges, rng), ranges, ranges, rng)
+    found = within_cells.with_related_values(shuffled(x, ranges, rng), ranges, ranges, rng)
     assert np.corrcoef(found.T).min() > 0.95
     constant = np.column_stack([x[:, 0], np.full(200, 0.5)])
-    assert np.isfinite(with_related_values(constant, np.zeros((200, 2), int), np.zeros((200, 2), int), rng)).all()
+    assert np.isfinite(
+        within_cells.with_related_values(constant, np.zeros((200, 2), int), np.zeros((200, 2), int), rng)
+    ).all()
 
 
 def test_rows_in_cells_relate_numbers_and_stay_in_their_cells():
@@ -87,8 +82,8 @@ def test_rows_in_cells_relate_numbers_and_stay_in_their_cells():
     cells = np.column_stack([first, np.where(rng.random(N) < 0.1, 4, first), rng.integers(0, 2, N)])
     lower = np.tile([1.0, 0.0], 4)  # of the finer ranges of x, the lower half of each cell
     for probabilities in (np.full(8, 0.5), lower):
-        fine = FineRanges(np.linspace(0, 1, 9), np.repeat(np.arange(4), 2), probabilities)
-        rows = rows_in_cells(kernel, domain, cells, {0: fine}, rng)
+        fine = within_cells.FineRanges(np.linspace(0, 1, 9), np.repeat(np.arange(4), 2), probabilities)
+        rows = within_cells.rows_in_cells(kernel, domain, cells, {0: fine}, rng)
         np.testing.assert_array_equal(kernel.cells(rows), cells)
         within = np.flatnonzero((first == 0) & (cells[:, 1] == 0))
         assert np.corrcoef(rows[within, :2].T)[0, 1] > 0.5
@@ -105,7 +100,7 @@ def test_a_normal_number_keeps_its_variance_where_only_wide_ranges_are_known():
     """Even within ranges its variance would be 1.25 times as large."""
     middles = (ENDS[:-1] + ENDS[1:]) / 2
     even = OF_CELLS[CELL] / np.bincount(CELL)[CELL]
-    found = smooth_shares(ENDS, np.ones(80), CELL, OF_CELLS, np.zeros(80), 10.0)
+    found = within_cells.smooth_shares(ENDS, np.ones(80), CELL, OF_CELLS, np.zeros(80), 10.0)
     assert found.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(np.bincount(CELL, found), OF_CELLS, atol=0.01)
     assert even @ middles**2 > 1.2 and found @ middles**2 == pytest.approx(1.0, abs=0.08)
@@ -115,14 +110,17 @@ def test_fine_shares_that_are_known_well_are_followed():
     """The top of a bump that ranges do not show."""
     bump = NORMAL + np.where(np.abs(ENDS[:-1] - 1.45) < 0.3, 0.02, 0.0)
     bump /= bump.sum()
-    found = [smooth_shares(ENDS, np.ones(80), CELL, np.bincount(CELL, bump), bump, noise) for noise in (1e-4, 10.0)]
+    found = [
+        within_cells.smooth_shares(ENDS, np.ones(80), CELL, np.bincount(CELL, bump), bump, noise)
+        for noise in (1e-4, 10.0)
+    ]
     known, unknown = (np.abs(shares - bump).sum() for shares in found)
     assert known < 0.7 * unknown
 
 
 def test_ranges_without_values_have_no_share_and_huge_bounds_are_no_problem():
     sizes = np.where(np.arange(80) == 3, 0.0, 1.0)
-    found = smooth_shares(ENDS * 4e307, sizes, CELL, OF_CELLS, np.zeros(80), 10.0)
+    found = within_cells.smooth_shares(ENDS * 4e307, sizes, CELL, OF_CELLS, np.zeros(80), 10.0)
     assert found[3] == 0 and np.isfinite(found).all()
 
 
@@ -136,7 +134,7 @@ def test_values_in_cells_follow_the_density():
         n_rows=1000, feature_map=features, noisy_sum=np.zeros(86, dtype=np.int64),
     )  # fmt: skip
     domain = Domain((Real(name="x", lower=-4, upper=4, edges=inner),))
-    (found,) = fine_ranges(measurement, domain, OF_CELLS).values()
+    (found,) = within_cells.fine_ranges(measurement, domain, OF_CELLS).values()
     middles = (found.ends[:-1] + found.ends[1:]) / 2
     assert (OF_CELLS[found.cell] * found.probabilities) @ middles**2 == pytest.approx(1.0, abs=0.1)
 
@@ -149,6 +147,6 @@ def test_finer_ranges_are_smoothed_as_far_as_they_are_noise():
     even = NORMAL / OF_CELLS[CELL]
     for truth, noise, most in ((even, 0.025, 0.2), (spiky, 0.001, 0.05)):
         observed = OF_CELLS[CELL] * truth + noise * rng.standard_normal(80)
-        found = _probabilities(observed, noise, OF_CELLS[CELL], CELL, even)
+        found = within_cells._probabilities(observed, noise, OF_CELLS[CELL], CELL, even)
         np.testing.assert_allclose(np.bincount(CELL, found), 1.0)
         assert OF_CELLS[CELL] @ np.abs(found - truth) < most
