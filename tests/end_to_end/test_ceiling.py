@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_557,
-    "kmeanalyst/inference": 13_323,
+    "kmeanalyst/inference": 13_321,
     "kmeanalyst/kernels": 3_201,
     "kmeanalyst/learning": 2_881,
     "kmeanalyst/plots": 824,
@@ -29,7 +29,7 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_875,
     "release_side/executors": 363,
     "release_side/private_rows": 1_160,
-    "release_side/publishing": 3_190,
+    "release_side/publishing": 3_191,
     "release_side/quality": 1_482,
     "tests": 49_000,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -43,28 +43,23 @@ class FeatureCovariance:
     weights: Array  # (n,) p
     mean: Array  # (F,)
     diagonal: Array  # (F,)
+    by_row: tuple[Any, ...]  # the features, their halves if they are large
+    by_feature: tuple[Any, ...]  # and those of the transposed ones
 
     @classmethod
     def of(cls, features: Any, weights: Array) -> FeatureCovariance:
         transposed = features.T.tocsr()
         mean = transposed @ weights
         squares = csr_array((transposed.data**2, transposed.indices, transposed.indptr), transposed.shape)
-        return cls(features, transposed, weights, mean, squares @ weights - mean**2)
-
-    @cached_property
-    def _by_row(self) -> tuple[Any, ...]:
-        return _halves(self.features)
-
-    @cached_property
-    def by_feature(self) -> tuple[Any, ...]:
-        return _halves(self.transposed)
+        diagonal, halves = squares @ weights - mean**2, (_halves(features), _halves(transposed))
+        return cls(features, transposed, weights, mean, diagonal, *halves)
 
     def __matmul__(self, A: Array) -> Array:
-        return self.with_features(_product(self._by_row, A)) - np.outer(self.mean, self.mean @ A)
+        return self.with_features(_product(self.by_row, A)) - np.outer(self.mean, self.mean @ A)
 
     def at_rows(self, a: Array) -> Array:
         """aᵀ(φ − E_p φ) at the rows, (n,) or (n, k), of a (F,) or (F, k)."""
-        return _product(self._by_row, a) - self.mean @ a
+        return _product(self.by_row, a) - self.mean @ a
 
     def with_features(self, values: Array) -> Array:
         return _product(self.by_feature, self.weights[:, None] * values)

@@ -25,6 +25,11 @@ _ROUNDING = 1e-9
 _TOGETHER = 32  # questions that are solved for together: more would not fit into a processor's cache
 
 
+def validation(determined: float, probabilities: Array) -> float:
+    """Generalised cross-validation (Golub, Heath & Wahba 1979), of γ directions that rows (n,) determine."""
+    return float(1 / (1 - min(determined * float(probabilities @ probabilities), 0.5)) ** 2)
+
+
 @dataclass(frozen=True, eq=False)
 class EvenDepartures:
     """A prior of populations p (1 + g) for smooth features: g has the variance κ′ in every direction.
@@ -59,7 +64,7 @@ class Posterior:
     second      (m,) what a second step would add to them.
     equations   κ C + τ²I around the rows, or around clouds of them.
     prior       how far a population may depart from these.
-    determined  γ, how many directions the measurement determines.
+    validation  factor on the prior's variances: answers were fitted to what they are measured against (see `validation`).
     clouds      (m, n) means over the rows of each cloud; None where rows are the released points, each a cloud by itself.
     seen        of clouds, the features (k, F) of other rows.
     """
@@ -71,7 +76,7 @@ class Posterior:
     second: Array
     equations: Equations
     prior: Interactions | EvenDepartures
-    determined: float
+    validation: float
     noise_scale: float
     n_rows: int
     clouds: Any = None
@@ -117,7 +122,7 @@ class Posterior:
         sampling = (self.probabilities[:, None] * at_rows).T @ at_rows / self.n_rows
         along = self.prior.of_columns(centred)
         least = (along**2).sum(axis=0) - privacy.diagonal()
-        resolution = self._validation * self.prior.left_open(rest, np.ptp(influence, axis=0)) + np.outer(bias, bias)
+        resolution = self.validation * self.prior.left_open(rest, np.ptp(influence, axis=0)) + np.outer(bias, bias)
         resolution += with_diagonal(along.T @ along, np.maximum(least - resolution.diagonal(), 0.0))
         return {"privacy": privacy, "sampling": sampling, "resolution": resolution}
 
@@ -126,14 +131,10 @@ class Posterior:
 
         The bound that a noisy score sets to a pair that was not measured has no part in them.
         """
-        f = np.sqrt(self._validation) * self.prior.draws(k, rng)
+        f = np.sqrt(self.validation) * self.prior.draws(k, rng)
         noise = self.noise_scale * rng.standard_normal((len(self.target), k))
         followed = self.equations.fitted(self.equations.covariance.transposed @ f + noise)
         return self._of_rows(f - followed + np.outer(_STILL_TO_GO * self.second, rng.standard_normal(k)))
-
-    @property
-    def _validation(self) -> float:
-        return 1 / (1 - min(self.determined * float(self.probabilities @ self.probabilities), 0.5)) ** 2
 
     def _solved(self, centred: Array) -> Array:
         """a (F, k) of centred means (m, k)."""

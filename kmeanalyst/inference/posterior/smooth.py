@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance
-from kmeanalyst.inference.posterior.posterior import EvenDepartures, Posterior
+from kmeanalyst.inference.posterior.posterior import EvenDepartures, Posterior, validation
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -40,11 +40,12 @@ def around_clouds(measurement: Measurement, domain: Domain, points: Array, proba
     A = clouds @ features
     problem = _Problem(A, target, np.log(reference), noise**2, measurement.n_rows)
     p, second, kappa, finest, determined = problem.with_spread_from_evidence()
+    finest *= validation(determined, clouds.T @ p)
     mass = (1 - _OUTSIDE) * p + _OUTSIDE * reference
     inverse = np.linalg.inv(kappa * _covariance(A, mass) + noise**2 * np.eye(A.shape[1]))
     equations = Equations(FeatureCovariance.of(csr_array(A), mass), kappa, noise**2, inverse)
     return Posterior(
-        rows, features, target, p, second, equations, EvenDepartures(mass, finest, reference - mass), determined,
+        rows, features, target, p, second, equations, EvenDepartures(mass, finest, reference - mass), 1.0,
         measurement.noise_scale, measurement.n_rows, clouds, seen,
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance, solvable_noise, until
 from kmeanalyst.inference.posterior.interactions import Interactions
-from kmeanalyst.inference.posterior.posterior import Posterior
+from kmeanalyst.inference.posterior.posterior import Posterior, validation
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
@@ -85,5 +85,6 @@ def posterior_around(
     left = equations.noise_variance * equations.solved_exactly(b, _LEFT * float(np.linalg.norm(b)))
     return Posterior(
         rows, features, target, weights * (1 + covariance.at_rows(b)), weights * covariance.at_rows(left), equations,
-        Interactions.of(measurement, rows, weights, spread), determined, measurement.noise_scale, measurement.n_rows,
+        Interactions.of(measurement, rows, weights, spread), validation(determined, weights), measurement.noise_scale,
+        measurement.n_rows,
     )  # fmt: skip

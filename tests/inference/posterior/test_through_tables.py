@@ -100,7 +100,7 @@ def test_the_parts_are_those_of_the_equations_solved_at_once(fit: Posterior, mon
     a = dense(fit, h)
     p = fit.probabilities
     rest = (h - p @ h) - (FEATURES(fit.rows) - p @ FEATURES(fit.rows)) @ a
-    inflation = 1 / (1 - fit.determined * p @ p) ** 2
+    inflation = 1 / (1 - 60 * p @ p) ** 2
     parts = parts_of(fit, h)
     np.testing.assert_allclose(parts["privacy"], NOISE_SCALE * np.linalg.norm(a, axis=0), rtol=1e-3)
     still_to_go = 2 * (fit.weights - p) @ rest

@@ -355,7 +355,6 @@ def test_a_unit_on_the_disk_gives_its_first_rows_alone(little_memory: Path, tmp_
     """Of more rows than 64 bits can sum the first count."""
     frame = frame_of().assign(who="A")
     more, expected = (integers(frame[:n], unit="who") for n in (26, 25))
-    monkeypatch.setattr(unit_buckets, "MOST_ROWS", 25)
     monkeypatch.setattr(unit_rows, "MOST_ROWS", 25)
     frame.to_csv(tmp_path / "all.csv", index=False)
     assert integers(tmp_path / "all.csv", unit="who") == expected != more

@@ -34,8 +34,13 @@ from release_side.choices.workload import Workload
 from release_side.door.door import Door
 from release_side.door.mechanism import Noise, RehearsalNoise
 from release_side.door.private_tables import TableRounds
-from release_side.publishing.methods.adaptive import choice_of_pairs
 from release_side.publishing.methods.adaptive import shares_of_rounds as sharing
+from release_side.publishing.methods.adaptive.choice_of_pairs import (
+    MOST_DISTANCE,
+    Distances,
+    Prospect,
+    largest_distance,
+)
 
 _COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs are drawn, the strongest ones count
 _CHEAP = 0.1  # share of the last round for tables that are measured because they are small
@@ -149,7 +154,7 @@ class Rounds:
         noise = NOISE_IN_DISTANCE * self.unit * cells * math.sqrt(_USUAL_SETS / square)
         costs = np.array(by_chance) + _WORTH_SET * noise
         step, count = sharing.largest_step(self.size), min(sharing.SETS_DRAWN, len(sets))
-        whole = np.rint(np.minimum(costs, choice_of_pairs.MOST_DISTANCE) * (step * self.size.count)).astype(np.int64)
+        whole = np.rint(np.minimum(costs, MOST_DISTANCE) * (step * self.size.count)).astype(np.int64)
         chosen, scale = self.door.choose(tables, self._whole(guesses, step), step, costs=whole, count=count)
         draws = Choice(count, step, scale)
         left = np.setdiff1d(np.arange(len(sets)), chosen)
@@ -195,7 +200,7 @@ class Rounds:
         """
         pairs, d = self._pairs(), len(self.kernel.edges)
         costs = _COST_LARGE * self._noise_of_pairs(d - 1)
-        worth_it = [p for p in allowed if choice_of_pairs.largest_distance(independent[p]) > costs[p]]
+        worth_it = [p for p in allowed if largest_distance(independent[p]) > costs[p]]
         allowed = worth_it if len(worth_it) > sharing.most_drawn(d) else allowed
         drawn: list[int] = []
         for part_of_missing in sharing.PARTS_OF_TREE:
@@ -242,9 +247,7 @@ class Rounds:
         chosen, again = self._further(self._prospect(distances, guesses), distances, {*wanted, *named})
         self._measure_with_columns(chosen + self._cheap(chosen, {*wanted, *named}), again)
 
-    def _further(
-        self, prospect: choice_of_pairs.Prospect, distances: Array, measured: set[int]
-    ) -> tuple[list[int], float]:
+    def _further(self, prospect: Prospect, distances: Array, measured: set[int]) -> tuple[list[int], float]:
         """The pairs to measure in the last round, and the part of it for single columns.
 
         Where noise is small and single columns need nothing, all pairs whose distance exceeds its noise: their tables are
@@ -270,22 +273,22 @@ class Rounds:
             chosen.append(p)
         return chosen
 
-    def _prospect(self, scores: Array, guesses: list[Array]) -> choice_of_pairs.Prospect:
+    def _prospect(self, scores: Array, guesses: list[Array]) -> Prospect:
         """What noisy distances from these guesses say of the pairs, with what is known of single columns."""
         measured = [(self.cells[t], self.found[t][0]) for t in self.of_kind["one-way"]]
         columns = np.array([(NOISE_IN_DISTANCE * self.unit * cells) ** 2 / square for cells, square in measured])
         first, second = np.array(self._pairs()).T
         sampling = NOISE_IN_DISTANCE / math.sqrt(self.size.count)
-        distances = choice_of_pairs.Distances.of_scores(
+        distances = Distances.of_scores(
             scores,
             self._noise_of_scores(),
-            largest=np.array(list(map(choice_of_pairs.largest_distance, guesses))),
+            largest=np.array(list(map(largest_distance, guesses))),
             by_chance=sampling * np.array([np.sqrt(guess).sum() for guess in guesses]),
             of_guesses=np.sqrt(columns[first] + columns[second]),
         )
         spent = sum(self.found[t][0] for t in self.first)
         powers = self._cells_of_pairs() ** self.shares.power
-        return choice_of_pairs.Prospect(distances, self._pairs(), powers, self.unit, columns, spent)
+        return Prospect(distances, self._pairs(), powers, self.unit, columns, spent)
 
     def _cheap(self, chosen: list[int], measured: set[int]) -> list[int]:
         """Further pairs that cost the chosen ones little, whatever their scores: the smallest tables left, if there is room."""
@@ -337,9 +340,7 @@ class Rounds:
         guesses, costs   of all pairs: tables (a, b), and (P,).
         """
         step = sharing.largest_step(self.size)
-        whole = np.rint(np.minimum(costs[pairs], choice_of_pairs.MOST_DISTANCE) * (step * self.size.count)).astype(
-            np.int64
-        )
+        whole = np.rint(np.minimum(costs[pairs], MOST_DISTANCE) * (step * self.size.count)).astype(np.int64)
         chosen, scale = self.door.choose(
             self.of_kind["pairs"][pairs], self._whole([guesses[p] for p in pairs], step), step, costs=whole, count=count
         )  # fmt: skip
