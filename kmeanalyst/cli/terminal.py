@@ -63,8 +63,14 @@ flag = partial(option, default=False)
 json_option = flag("--json as_json", "Print one JSON object and nothing else.")
 
 
+_ALSO = dict.fromkeys(("inspect", "describe", "show", "summary"), "info")  # what other programs call it
+
+
 class ClearErrors(click.Group):
     """A group whose commands print an error meant for users as one line and end with exit code 1."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name) or super().get_command(ctx, _ALSO.get(cmd_name, cmd_name))
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -159,7 +159,7 @@ def test_unknown_parts_are_null(files, tmp_path):
 
 
 def test_info_json_describes_the_release(files):
-    found = answer(call("kmeanalyst", "info", files.signed, "--json"))
+    found = answer(call("kmeanalyst", "describe", files.signed, "--json"))
     release = read_release(files.signed)
     assert_numbers(found, "n_points n_rows n_features sum_weights sum_absolute_weights share_negative fit_distance")
     shown = [found[name] for name in ("method", "weight_view", "n_points", "n_rows")]

@@ -12,13 +12,13 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
-    "kmeanalyst/cli": 1_557,
+    "kmeanalyst/cli": 1_563,
     "kmeanalyst/inference": 13_321,
     "kmeanalyst/kernels": 3_201,
     "kmeanalyst/learning": 2_881,
     "kmeanalyst/plots": 824,
     "kmeanalyst/release": 441,
-    "kmeanalyst/releases": 10_992,
+    "kmeanalyst/releases": 10_980,
     "kmeanalyst/report": 1_331,
     "kmeanalyst/representation": 4_748,
     "kmeanalyst/sources": 1_373,

@@ -13,22 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.kernels import (
-    KERNELS,
-    ChosenMargins,
-    Gaussian,
-    Indicator,
-    Kernel,
-    Margins,
-    MultiScale,
-    OnColumns,
-    Periodic,
-    Product,
-    Scaled,
-    SoftenedProduct,
-    StringSpectrum,
-    Sum,
-)
+from kmeanalyst import kernels
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.domain import Domain
@@ -51,7 +36,7 @@ USUAL_NOISE = 1e-3  # noise on a share that is measured alone
 _HEIGHTS = (1.0, 1.5, 2.0, 3.0, 4.0)
 
 
-def margin_kernel(domain: Domain, noise: float = USUAL_NOISE, *, finer: bool = True) -> Margins:
+def margin_kernel(domain: Domain, noise: float = USUAL_NOISE, *, finer: bool = True) -> kernels.Margins:
     """The kernel of one-way and two-way margins over the domain's levels, `edges`, `atoms` and missing cells.
 
     Numbers without edges are cut into a dozen even ranges of their scale, or into their values if they have few;
@@ -65,7 +50,7 @@ def margin_kernel(domain: Domain, noise: float = USUAL_NOISE, *, finer: bool = T
     return _first_small_enough(domain, lambda ranges: _margins(domain, ranges, noise, finer=finer), _MOST_FEATURES)
 
 
-def _for_target(kernel: Margins, target: int) -> Margins:
+def _for_target(kernel: kernels.Margins, target: int) -> kernels.Margins:
     """The same tables, of which those of pairs with the target have more height; all have as much where there are no others."""
     named = [target in pair for pair in kernel.pairs]
     if target < 0 or all(named):
@@ -74,10 +59,10 @@ def _for_target(kernel: Margins, target: int) -> Margins:
     more = _OF_TARGET * sum(even) / sum(named)
     pairs = tuple((1 - _OF_TARGET) * square + more * own for square, own in zip(even, named, strict=True))
     given = {each.name: getattr(kernel, each.name) for each in fields(kernel)}
-    return ChosenMargins(**given, chosen=kernel.pairs, squares=(alone, pairs, finer))
+    return kernels.ChosenMargins(**given, chosen=kernel.pairs, squares=(alone, pairs, finer))
 
 
-def _first_small_enough(domain: Domain, made: Callable[[int], Margins], most: int) -> Margins:
+def _first_small_enough(domain: Domain, made: Callable[[int], kernels.Margins], most: int) -> kernels.Margins:
     """Of `made(ranges of a number)` the first with at most so many cells; DomainError if there is none."""
     for ranges in _RANGES if len(domain) <= _MOST_COLUMNS else ():
         if (kernel := made(ranges)).n_cells <= most:
@@ -91,7 +76,7 @@ def _first_small_enough(domain: Domain, made: Callable[[int], Margins], most: in
 def _margins(
     domain: Domain, ranges: int, noise: float, *, finer: bool, asked: Mapping[int, Sequence[float]] = _NO_CUTS,
     most: int | None = None,
-) -> Margins:  # fmt: skip
+) -> kernels.Margins:  # fmt: skip
     ruled = rules_of(domain).cuts  # a rule is then about whole cells
     numbers = sum(column.is_number for column in domain.columns)
     finely = min(_FINE_RANGES, _MOST_FINE_RANGES // max(numbers, 1)) if finer else 0
@@ -107,7 +92,7 @@ def _margins(
     counts = np.array([len(domain), math.comb(len(domain), 2), sum(map(bool, fine)) + len(deeper)])
     squares = counts * np.square(_heights(noise))
     try:
-        return Margins(
+        return kernels.Margins(
             edges=tuple(edges for edges, _ in cuts),
             atoms=tuple(atoms for _, atoms in cuts),
             missing=tuple(column.missing for column in domain.columns),
@@ -121,7 +106,7 @@ def _margins(
 
 def adaptive_kernel(
     domain: Domain, asked: Mapping[int, Sequence[float]] = _NO_CUTS, *, most: int | None = None
-) -> Margins:
+) -> kernels.Margins:
     """Margins of all columns and all pairs: what tables may be chosen from.
 
     Numbers without edges are cut as for `margin_kernel`. The shares mean nothing until tables are chosen.
@@ -131,7 +116,7 @@ def adaptive_kernel(
     Errors   DomainError if the tables have more than four million cells.
     """
 
-    def every_table(ranges: int) -> Margins:
+    def every_table(ranges: int) -> kernels.Margins:
         kernel = _margins(domain, ranges, USUAL_NOISE, finer=True, asked=asked, most=most)
         wanted = (1.0, float(kernel.n_pairs > 0), float(bool(kernel.finer)))
         shares: Any = tuple(share / sum(wanted) for share in wanted)
@@ -218,17 +203,17 @@ def _even_edges(column: Number, ranges: int) -> Array:
     return low + (np.rint(even / column.spacing) * column.spacing if column.spacing else even)
 
 
-def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) -> OnColumns:
+def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) -> kernels.OnColumns:
     """A kernel of the levels, atoms and missing cells of these columns; if `ranged`, of ranges of their numbers too."""
     chosen = [domain.columns[j] for j in columns]
     cuts = [_cuts(column, _RANGES[0]) for column in chosen]
-    margins = Margins(
+    margins = kernels.Margins(
         edges=tuple(cut if ranged or column.has_levels else () for column, (cut, _) in zip(chosen, cuts, strict=True)),
         atoms=tuple(atoms for _, atoms in cuts),
         missing=tuple(column.missing for column in chosen),
         shares=(1.0, 0.0, 0.0),
     )
-    return OnColumns(margins, columns)
+    return kernels.OnColumns(margins, columns)
 
 
 def position_of(domain: Domain, target: str) -> int:
@@ -243,7 +228,7 @@ _SHARE_OF_NUMBERS = 0.25  # share of the rest for numbers; one-way tables have t
 _MOST_RANGED = 100  # columns, up to which ranges of numbers have one-way tables too
 
 
-def generator_kernel(domain: Domain, target: str | None = None) -> Kernel:
+def generator_kernel(domain: Domain, target: str | None = None) -> kernels.Kernel:
     """The kernel of DP-MERF (Harder, Adamczewski & Park 2021): numbers and levels, crossed with the label.
 
     Numbers have one Gaussian, at lengthscales that are fractions of their ranges: rows drawn evenly from the bounds of d numbers
@@ -258,26 +243,28 @@ def generator_kernel(domain: Domain, target: str | None = None) -> Kernel:
     ranged = len(domain) <= _MOST_RANGED
     special = {j for j, column in enumerate(domain.columns) if column.missing or bool(getattr(column, "atoms", ()))}
     listed = tuple(j for j in others if j not in numbers or ranged or j in special)
-    parts: list[Kernel] = [one_way_kernel(domain, listed, ranged=ranged)] if listed else []
+    parts: list[kernels.Kernel] = [one_way_kernel(domain, listed, ranged=ranged)] if listed else []
     parts += [_numbers_kernel(domain, numbers)] if numbers else []
     shares = [1.0] if len(parts) == 1 else [1 - _SHARE_OF_NUMBERS, _SHARE_OF_NUMBERS]
     if label is None:
-        return parts[0] if len(parts) == 1 else Sum(tuple(map(Scaled, shares, parts)))
+        return parts[0] if len(parts) == 1 else kernels.Sum(tuple(map(kernels.Scaled, shares, parts)))
     own = one_way_kernel(domain, (label,), ranged=True)
-    scaled = tuple(Scaled((1 - _SHARE_OF_LABEL) * share, part) for share, part in zip(shares, parts, strict=True))
-    rest = scaled[0] if len(scaled) == 1 else Sum(scaled)
-    return Sum((Scaled(_SHARE_OF_LABEL, own), Product((own, rest))))
+    scaled = tuple(
+        kernels.Scaled((1 - _SHARE_OF_LABEL) * share, part) for share, part in zip(shares, parts, strict=True)
+    )
+    rest = scaled[0] if len(scaled) == 1 else kernels.Sum(scaled)
+    return kernels.Sum((kernels.Scaled(_SHARE_OF_LABEL, own), kernels.Product((own, rest))))
 
 
-def _numbers_kernel(domain: Domain, numbers: tuple[int, ...]) -> Kernel:
+def _numbers_kernel(domain: Domain, numbers: tuple[int, ...]) -> kernels.Kernel:
     """A Gaussian over all of them, each column's lengthscale as a fraction of its range."""
     in_ranges = float(np.sqrt(len(numbers) / 6))
     groups: dict[float, list[int]] = {}  # columns of one range share a kernel: a wide table would have thousands
     for j in numbers:
         low, high = domain.columns[j].bounds
         groups.setdefault(in_ranges * (high - low), []).append(j)
-    kernels = tuple(OnColumns(Gaussian(lengthscale), tuple(on)) for lengthscale, on in groups.items())
-    return kernels[0] if len(kernels) == 1 else Product(kernels)
+    factors = tuple(kernels.OnColumns(kernels.Gaussian(lengthscale), tuple(on)) for lengthscale, on in groups.items())
+    return factors[0] if len(factors) == 1 else kernels.Product(factors)
 
 
 _COLUMNS_SEEN = 3  # columns that a random feature of the table kernel uses on average
@@ -286,7 +273,7 @@ _YEAR = 365.2425  # days, in the mean of the calendar's 400 years
 _FINEST = 256  # a continuum is resolved to one part in 256 of its range
 
 
-def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = True) -> Kernel:
+def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = True) -> kernels.Kernel:
     """The default kernel for tables: a softened product of one kernel per column (`SoftenedProduct`).
 
     Numbers, dates and ordinals get Gaussians at lengthscales from one step of the column up to its range,
@@ -294,26 +281,26 @@ def table_kernel(domain: Domain, *, length: int = _SUBSTRINGS, blended: bool = T
     length, blended   of strings: the substrings that two of them share, of up to so many characters or of just so many.
     """
 
-    def kernel_of(column: Column) -> Kernel:
+    def kernel_of(column: Column) -> kernels.Kernel:
         if isinstance(column, Text):
-            return StringSpectrum(length, symbols=len(column.symbols), numbers=column.width, blended=blended)
+            return kernels.StringSpectrum(length, symbols=len(column.symbols), numbers=column.width, blended=blended)
         return _column_kernel(column)
 
-    kernels = tuple(map(kernel_of, domain.columns))
-    return SoftenedProduct(kernels=kernels, inclusion=float(np.clip(_COLUMNS_SEEN / len(domain), 0.01, 0.5)))
+    factors = tuple(map(kernel_of, domain.columns))
+    return kernels.SoftenedProduct(kernels=factors, inclusion=float(np.clip(_COLUMNS_SEEN / len(domain), 0.01, 0.5)))
 
 
-def _column_kernel(column: Column) -> Kernel:
+def _column_kernel(column: Column) -> kernels.Kernel:
     if isinstance(column, Cyclic):
-        return Periodic(period=column.period, lengthscales=_octaves(column.period / 4, column.period / _FINEST))
+        return kernels.Periodic(period=column.period, lengthscales=_octaves(column.period / 4, column.period / _FINEST))
     if isinstance(column, Categorical) and not (column.ordered and len(column.levels) > 2):
-        return Indicator(levels=len(column.levels))
+        return kernels.Indicator(levels=len(column.levels))
     if isinstance(column, Date) and column.seasonal:
-        season = Periodic(period=_YEAR, lengthscales=_octaves(_YEAR / 4, _YEAR / 64))
+        season = kernels.Periodic(period=_YEAR, lengthscales=_octaves(_YEAR / 4, _YEAR / 64))
         return 0.5 * _column_kernel(replace(column, seasonal=False)) + 0.5 * season
     low, high = column.bounds
     finest = max(getattr(column, "step", 1.0) or 0.0, (high - low) / _FINEST)
-    return MultiScale(lengthscales=_octaves(high - low, finest))
+    return kernels.MultiScale(lengthscales=_octaves(high - low, finest))
 
 
 def _octaves(broadest: float, finest: float) -> tuple[float, ...]:
@@ -322,9 +309,9 @@ def _octaves(broadest: float, finest: float) -> tuple[float, ...]:
 
 
 def kernel_from_spec(
-    spec: str | Kernel | None, domain: Domain, target: str | None = None, noise: float = USUAL_NOISE, *,
+    spec: str | kernels.Kernel | None, domain: Domain, target: str | None = None, noise: float = USUAL_NOISE, *,
     finer: bool = True,
-) -> Kernel:  # fmt: skip
+) -> kernels.Kernel:  # fmt: skip
     """A kernel from its text, such as "table" or "gaussian:lengthscale=158.1"; DomainError if it cannot be.
 
     Lengthscales are in the columns' own units, log units for log columns. None is "table". The parameters are named as
@@ -338,7 +325,7 @@ def kernel_from_spec(
             'target goes with the kernels "adaptive" and "margins", or the method "generator", which measure how the other '
             "columns relate to it. Name both, or leave it out."
         )
-    if isinstance(spec, Kernel):
+    if isinstance(spec, kernels.Kernel):
         return spec
     if not isinstance(spec, str | None):
         raise DomainError(
@@ -346,6 +333,7 @@ def kernel_from_spec(
             '"table", "gaussian:lengthscale=0.5" or another of ka.kernels; ka.mmd_test takes any Kernel.'
         )
     name, _, rest = (spec or "table").partition(":")
+    name = {"rbf": "gaussian", "matérn": "matern"}.get(name.lower(), name)
     texts = [column.name for column in domain.columns if column.is_text]
     if texts and name != "table":
         raise DomainError(
@@ -374,7 +362,7 @@ def kernel_from_spec(
         raise DomainError(f"kernel {spec!r}: {error}") from None
 
 
-_OF_THE_DOMAIN: dict[str, Callable[[Domain, str | None, float, bool], Kernel]] = {
+_OF_THE_DOMAIN: dict[str, Callable[[Domain, str | None, float, bool], kernels.Kernel]] = {
     "table": lambda domain, target, noise, finer: table_kernel(domain),
     "margins": lambda domain, target, noise, finer: _for_target(
         margin_kernel(domain, noise, finer=finer), -1 if target is None else position_of(domain, target)
@@ -391,14 +379,14 @@ _OF_NUMBERS = {  # what may be written
 }
 
 
-def _kernel_of_numbers(name: str, domain: Domain, parameters: dict[str, Any]) -> Kernel:
+def _kernel_of_numbers(name: str, domain: Domain, parameters: dict[str, Any]) -> kernels.Kernel:
     if name != "polynomial":
-        return KERNELS[name](**parameters)
+        return kernels.KERNELS[name](**parameters)
     parameters = {"degree": 2.0, "offset": 1.0} | parameters
     if parameters["degree"].is_integer() and abs(parameters["degree"]) < 1e9:
         parameters["degree"] = int(parameters["degree"])  # of any other number the kernel says what is wrong
     ends = zip(*(column.bounds for column in domain.columns), strict=True)
-    return KERNELS[name](**parameters, **dict(zip(("lower", "upper"), ends, strict=True)))
+    return kernels.KERNELS[name](**parameters, **dict(zip(("lower", "upper"), ends, strict=True)))
 
 
 def _substrings(text: str) -> dict[str, Any]:

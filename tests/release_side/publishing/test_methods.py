@@ -51,7 +51,7 @@ METHOD_OF_CHOICES: list[tuple[dict[str, Any], int, str]] = [
     ({"noise": "laplace"}, 2, "random-features"), ({"kernel": "table"}, 2, "random-features"),
     ({"kernel": "margins"}, 2, "margins"), ({"target": "y"}, 2, "adaptive"), ({"target": "y", "kernel": "margins"}, 2, "margins"),
     ({"target": "y", "noise": "laplace"}, 2, "margins"),
-    ({"kernel": "gaussian:lengthscale=2"}, 1, "random-features"),
+    ({"kernel": "rbf:lengthscale=2"}, 1, "random-features"),
 ]  # fmt: skip
 
 
