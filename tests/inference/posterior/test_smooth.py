@@ -92,6 +92,8 @@ def test_a_fit_is_a_population_and_the_same_each_time(release):
     np.testing.assert_allclose(fit.answers @ (fit.clouds @ fit.rows), fit.weights @ fit.rows, atol=1e-12)
     assert fit.clouds.sum(axis=1) == pytest.approx(np.ones(len(fit.answers)))
     assert 0.01 < np.abs(fit.second).sum() < 0.5 and abs(fit.second.sum()) < 1e-9
+    h, rng = (fit.prior.apart / fit.prior.weights)[:, None], np.random.default_rng(0)
+    assert (h.T @ fit.prior.draws(4000, rng)).var() == pytest.approx(fit.prior.left_open(h, h)[0, 0], rel=0.1)
 
 
 def test_more_noise_means_wider_error_bars(release):

@@ -205,13 +205,12 @@ def test_sets_that_share_a_pair_are_solved_together(monkeypatch: pytest.MonkeyPa
 
 
 def test_two_threads_sum_up_as_one_does(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
-    A, found = np.random.default_rng(0).standard_normal((FEATURES.dimension, 3)), []
-    for entries in (equations._WORTH_THREADS, 1):
-        monkeypatch.setattr(equations, "_WORTH_THREADS", entries)
-        covariance = FeatureCovariance.of(fit.features, fit.probabilities)
-        found.append(np.vstack([covariance @ A, covariance.at_rows(A)]))
-    assert len(covariance.by_feature) == 2
-    np.testing.assert_array_equal(*found)
+    A, one = np.random.default_rng(0).standard_normal((FEATURES.dimension, 3)), fit.equations.covariance
+    monkeypatch.setattr(equations, "_WORTH_THREADS", 1)
+    two = FeatureCovariance.of(fit.features, fit.probabilities)
+    assert (len(one.by_feature), len(two.by_feature)) == (1, 2)
+    np.testing.assert_array_equal(one @ A, two @ A)
+    np.testing.assert_array_equal(one.at_rows(A), two.at_rows(A))
 
 
 def test_with_more_cells_than_rows_answers_are_those_of_blocks_in_fewer_steps(monkeypatch: pytest.MonkeyPatch):
