@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_563,
-    "kmeanalyst/inference": 13_321,
+    "kmeanalyst/inference": 13_318,
     "kmeanalyst/kernels": 3_201,
     "kmeanalyst/learning": 2_881,
     "kmeanalyst/plots": 824,

@@ -43,26 +43,23 @@ class FeatureCovariance:
     weights: Array  # (n,) p
     mean: Array  # (F,)
     diagonal: Array  # (F,)
-    by_row: tuple[Any, ...]  # the features, their halves if they are large
-    by_feature: tuple[Any, ...]  # and those of the transposed ones
 
     @classmethod
     def of(cls, features: Any, weights: Array) -> FeatureCovariance:
         transposed = features.T.tocsr()
         mean = transposed @ weights
         squares = csr_array((transposed.data**2, transposed.indices, transposed.indptr), transposed.shape)
-        diagonal, halves = squares @ weights - mean**2, (_halves(features), _halves(transposed))
-        return cls(features, transposed, weights, mean, diagonal, *halves)
+        return cls(features, transposed, weights, mean, squares @ weights - mean**2)
 
     def __matmul__(self, A: Array) -> Array:
-        return self.with_features(_product(self.by_row, A)) - np.outer(self.mean, self.mean @ A)
+        return self.with_features(_product(self.features, A)) - np.outer(self.mean, self.mean @ A)
 
     def at_rows(self, a: Array) -> Array:
         """aᵀ(φ − E_p φ) at the rows, (n,) or (n, k), of a (F,) or (F, k)."""
-        return _product(self.by_row, a) - self.mean @ a
+        return _product(self.features, a) - self.mean @ a
 
     def with_features(self, values: Array) -> Array:
-        return _product(self.by_feature, self.weights[:, None] * values)
+        return _product(self.transposed, self.weights[:, None] * values)
 
     def within(self, block: Any) -> Array:
         """(k, k) C of some features: their numbers, or a slice within one table, of which each row is in one cell."""
@@ -92,19 +89,19 @@ def _halves(matrix: Any) -> tuple[Any, ...]:
         return (matrix,)
     ends, half = matrix.indptr, int(np.searchsorted(matrix.indptr, matrix.nnz // 2))
     rows = (slice(0, ends[half]), ends[: half + 1]), (slice(ends[half], None), ends[half:] - ends[half])
-    return tuple(
-        csr_array((matrix.data[own], matrix.indices[own], starts), (len(starts) - 1, matrix.shape[1]))
-        for own, starts in rows
-    )
+    parts = tuple(csr_array((len(starts) - 1, matrix.shape[1])) for _, starts in rows)
+    for part, (own, starts) in zip(parts, rows, strict=True):  # csr_array would copy what is less than half of a matrix
+        part.data, part.indices, part.indptr = matrix.data[own], matrix.indices[own], starts
+    return parts
 
 
-def _product(parts: tuple[Any, ...], A: Any) -> Array:
+def _product(matrix: Any, A: Any) -> Array:
     def product(part: Any) -> Array:
         found = part @ A
         return found if isinstance(found, np.ndarray) else found.toarray()
 
-    if len(parts) == 1:
-        return product(parts[0])
+    if len(parts := _halves(matrix)) == 1:
+        return product(matrix)
     with ThreadPoolExecutor(len(parts)) as threads:  # each row is summed up as it would be by one
         return np.concatenate(list(threads.map(product, parts)))
 
@@ -199,7 +196,7 @@ class _Columns:
         ends = np.cumsum([0, *map(len, own.values())])
         at = {j: slice(*pair) for j, pair in zip(own, pairwise(ends), strict=True)}
         indicators, mean = covariance.features[:, cells], covariance.mean
-        explained = _product(covariance.by_feature, indicators.multiply(covariance.weights[:, None]).tocsr())
+        explained = _product(covariance.transposed, indicators.multiply(covariance.weights[:, None]).tocsr())
         explained -= np.outer(mean, mean[cells])
         joint, roots = explained[cells], np.zeros((len(cells), len(cells)))
         for part in at.values():
