@@ -24,7 +24,7 @@ _MOST_ALONE, _LARGEST, _MOST_TOGETHER = 600, 512, 2000  # cells of single column
 _RELATED = 0.85  # canonical correlation of columns whose tables are one block of the preconditioner
 _MOST_SHARED, _EXPLAINED = 60, 1e-6  # functions that tables of a larger block share; share of variance that is rounding
 _WORTH_THREADS = 4_000_000  # entries of a matrix whose product two threads share
-_ROUNDING, _NOTHING = 1e-9, 1e-30
+_ROUNDING, _FLAT, _NOTHING = 1e-9, 1e-12, 1e-30  # of eigenvalues; of a constant column's variance; of gains
 _MOST_STEPS, PATIENCE = 100, 2  # steps of the solver, and the last ones by which it is seen to end
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
 _MORE_CELLS = 1.5  # times as many as rows
@@ -143,7 +143,7 @@ class _Blocks:
             cells = np.concatenate([np.arange(*own) for own in tables])
             if len(cells) <= _MOST_TOGETHER:
                 whole.append(slice(*tables[0]) if len(tables) == 1 else cells)
-            elif len(tables) > 1 and len(related) <= 2 and {*related} <= {*columns.common}:
+            elif len(tables) > 1 and len(related) <= 2 and all(len(columns.common.get(j, ((),))[0]) for j in related):
                 divided.append((related, cells, parts))
             else:
                 whole += parts
@@ -200,7 +200,7 @@ class _Columns:
         explained -= np.outer(mean, mean[cells])
         joint, roots = explained[cells], np.zeros((len(cells), len(cells)))
         for part in at.values():
-            root = _inverse_root(joint[part, part])
+            root = _inverse_root(joint[part, part], _FLAT * float((mean[cells[part]] ** 2).max()))
             roots[part, part][:, : root.shape[1]] = root
         correlation, related = roots.T @ joint @ roots, np.eye(len(feature_map.kernel.edges))
         for i, j in combinations(at, 2):
@@ -228,7 +228,7 @@ class _Columns:
         i, j = np.unravel_index(np.argsort(-strength, axis=None)[:_MOST_SHARED], strength.shape)
         first, second = (_centred(self.indicators @ functions, p) for _, functions in (one, other))
         products = _centred(first[:, i] * second[:, j], p)
-        least = _EXPLAINED * float((p @ products**2).max())
+        least = _EXPLAINED * max(float((p @ products**2).max()), _EXPLAINED)
         alone = self.orthonormal @ (self.orthonormal.T @ (self.indicators.T @ (p[:, None] * products)))
         products -= _centred(self.indicators @ alone, p)
         products = p[:, None] * products @ _inverse_root(products.T @ (p[:, None] * products), least)
@@ -328,7 +328,7 @@ class Equations:
         most      steps. ValueError where one is not finite.
         residual  norm of what is left of a column with which it ends too.
         """
-        with _libraries().limit(limits=1, user_api="blas"):  # the same bits on any number of threads
+        with _libraries().limit(limits=1, user_api="blas"):  # its sums are those of one thread
             A, rest, gains = np.zeros_like(B), B.copy(), np.zeros((most, B.shape[1]))
             step = direction = self.inverse @ rest
             size = (rest * step).sum(axis=0)
