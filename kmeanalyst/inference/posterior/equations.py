@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -14,9 +13,9 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array, eye_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
-from threadpoolctl import ThreadpoolController
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import blas
 from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.kernels.margins import MarginFeatures
 
@@ -31,7 +30,6 @@ _MORE_CELLS = 1.5  # times as many as rows
 _LEADING_TO = 1e-2  # of a leading variance: any direction may be looked along, by what its own variance is
 _DRAWN = 1e-3  # draws are solved for to this share
 _EXACT, _MOST_STEPS_EXACTLY = 1e-6, 10_000  # noise deviations that are left of the equations of the best answers
-_libraries = cache(ThreadpoolController)  # found once: that takes milliseconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,7 +326,7 @@ class Equations:
         most      steps. ValueError where one is not finite.
         residual  norm of what is left of a column with which it ends too.
         """
-        with _libraries().limit(limits=1, user_api="blas"):  # its sums are those of one thread
+        with blas().limit(limits=1):  # its sums are those of one thread
             A, rest, gains = np.zeros_like(B), B.copy(), np.zeros((most, B.shape[1]))
             step = direction = self.inverse @ rest
             size = (rest * step).sum(axis=0)

@@ -135,9 +135,7 @@ class CellFeatures(FeatureMap):
     def compact(self, X: Array) -> csr_array:
         indices = self.cell_indices(as_rows(X))
         tables, n = indices.shape
-        kind = get_index_dtype(
-            maxval=max(tables * n, self.dimension)
-        )  # 32 bits where they do: half of what products read
+        kind = get_index_dtype(maxval=max(tables * n, self.dimension))  # 32 bits where they do: products read less
         ends = tables * np.arange(n + 1, dtype=kind)
         return csr_array((np.tile(self.heights, n), indices.T.ravel().astype(kind), ends), shape=(n, self.dimension))
 
