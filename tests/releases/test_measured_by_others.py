@@ -21,7 +21,7 @@ from kmeanalyst.inference.contingency.strata import measured_table
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.noisy_tables import NoisyTable, cells_of_table
+from kmeanalyst.releases.domain.noisy_tables import NoisyTable, cells_of_table, independent_bound
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file.export import export_mbi
 from kmeanalyst.releases.measurement import Measurement
@@ -367,6 +367,29 @@ def test_what_was_measured_is_written_for_mbi_and_means_the_same_tables(tmp_path
         export_mbi(ka.from_frame(smooth.frame.assign(weight=0.02), domain=DOMAIN), tmp_path / "b.json")
     with pytest.raises(ValueError, match="Name a file with such an ending"):
         export_mbi(release, tmp_path / "b.csv")
+
+
+def test_correlated_noise_counts_as_independent_noise_that_is_no_smaller_in_any_direction() -> None:
+    """Of random covariances; the noise of counts that were made to add up to N, and one that all cells share, by hand."""
+    rng = np.random.default_rng(0)
+    for n, k in ((2, 1), (5, 3), (12, 12), (40, 60)):
+        root = rng.normal(size=(n, k)) * rng.uniform(0.01, 10, n)[:, None]
+        covariance = root @ root.T + 1e-3 * np.eye(n)
+        least = np.linalg.eigvalsh(np.diag(independent_bound(covariance)) - covariance)[0]
+        assert least >= -1e-9 * covariance.max() and least < 0.5 * covariance.diagonal().max()
+    centred = 9 * (np.eye(3) - 1 / 3)
+    rows = people(5000, 4)
+    frame = rows.groupby("city").size().reindex(DOMAIN["city"].levels).rename("count").reset_index()  # type: ignore[attr-defined]
+    city, errors = Domain((DOMAIN["city"],)), []
+    for covariance in (centred, centred + 9 / 3):
+        release = ka.from_measurements(city, [NoisyTable(frame, covariance=covariance)], n_rows=5000)
+        assert release.statement is not None and "independent noise that is no smaller" in release.statement.notes[0]  # type: ignore[union-attr]
+        errors.append(release.probability("city == 'Genf'").parts["privacy"])
+    assert errors == pytest.approx(
+        2 * [6**0.5 / 5000], rel=1e-3
+    )  # that of one of three cells whose sum is known, exactly
+    shared = NoisyTable(frame, covariance=np.full((3, 3), 4.0))
+    assert cells_of_table(shared, city).deviations == pytest.approx(np.full(3, 12**0.5))
 
 
 def test_bad_input_is_refused_in_a_sentence() -> None:

@@ -26,12 +26,9 @@ from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.file import validate_release, write_release
 
 NEW = {
-    "per head": "income / (age - 10)",
-    "older": "age > 40 and city in ['Zürich', 'St. Gallen']",
-    "kids": "2 * children + 1",
-    "share": "log(`per head`) - where(missing(kids), 0, kids)",
-    "since": "year(joined) - 1900",
-}
+    "per head": "income / (age - 10)", "older": "age > 40 and city in ['Zürich', 'St. Gallen']", "kids": "2 * children + 1",
+    "share": "log(`per head`) - where(missing(kids), 0, kids)", "since": "year(joined) - 1900",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -44,9 +44,12 @@ class NoisyTable:
              its `edges`, and a missing cell last where there may be one.
     columns  of an array, in the order of its axes.
     noise    "gaussian", "laplace", "discrete gaussian", "discrete laplace" or "geometric" (the same law), independent in each
-             cell: a covariance is not taken. By default Gaussian.
+             cell where there is no covariance. By default Gaussian.
     scale    of the law, in units of the table: σ of Gaussian noise, b of Laplace noise P ∝ exp(−|x|/b). Of an array, also an array
              of its shape.
+    covariance   in place of a scale, (cells, cells) of Gaussian noise, in the order of a frame's rows or of an array's entries.
+             It counts as independent noise that is no smaller in any direction: errors and tests are valid, and the worse the more
+             cells share one error.
     exact    whether the table has no noise.
     shares   whether an array holds shares; a frame says so by the name of its column.
 
@@ -62,6 +65,7 @@ class NoisyTable:
     scale: Any = None
     exact: bool = False
     shares: bool = False
+    covariance: Any = None
 
     def __post_init__(self) -> None:
         if self.noise not in (None, *LAWS):
@@ -82,6 +86,14 @@ class NoisyTable:
         if self.exact is not False and (self.exact is not True or self.noise is not None or scale is not None):
             raise ValueError(
                 "exact is true or false, and an exact table has no law and no scale. Leave one of them out."
+            )
+
+        if self.covariance is not None and not (
+            scale is None and not self.exact and self.law == GAUSSIAN and _is_covariance(self.covariance)
+        ):
+            raise ValueError(
+                "covariance must be an array, a symmetric positive matrix with a row for each cell, of Gaussian noise without a "
+                "scale. Correct it, or leave one of them out."
             )
 
     @property
@@ -119,6 +131,7 @@ class TableCells:
     deviations (a, b, …) standard deviations of the noise on the cells, in units of the values: 0 of an exact table.
     law        of the noise, as measurements name it.
     shares     whether the values are shares.
+    correlated whether the deviations bound noise that is not independent.
     """
 
     name: str
@@ -129,6 +142,7 @@ class TableCells:
     deviations: Array
     law: str
     shares: bool
+    correlated: bool = False
 
     @property
     def deviation(self) -> float:
@@ -168,6 +182,7 @@ def cells_of_table(given: NoisyTable, domain: Domain) -> TableCells:
         name=" × ".join(names[i] for i in order), columns=tuple(domain.position(names[i]) for i in order),
         edges=tuple(edges for edges, *_ in read), atoms=tuple(atoms for _, atoms, *_ in read), values=table,
         deviations=deviations, law=given.law, shares=kinds[0] == "share",
+        correlated=given.covariance is not None,
     )  # fmt: skip
 
 
@@ -209,6 +224,13 @@ def _deviations(given: NoisyTable, frame: pd.DataFrame, what: str) -> Any:
     kinds = [name for name in _ERRORS if name in frame.columns]
     if given.exact:
         return 0.0
+    if given.covariance is not None:
+        if kinds or len(frame) != len(given.covariance):
+            raise ValueError(
+                f"{what} has {len(frame)} cells and a covariance of {len(given.covariance)}{' beside ' * bool(kinds)}"
+                f"{', '.join(kinds)}. Pass a row of it for each cell, and no other noise."
+            )
+        return np.sqrt(independent_bound(np.asarray(given.covariance, dtype=np.float64)))
     if given.scale is not None and not kinds:
         return np.ravel(given.deviation)
     if len(kinds) != 1 or given.scale is not None:
@@ -224,6 +246,39 @@ def _deviations(given: NoisyTable, frame: pd.DataFrame, what: str) -> Any:
             "positive number."
         )
     return np.sqrt(numbers) if kinds[0] == "variance" else numbers
+
+
+def _is_covariance(matrix: Any) -> bool:
+    try:
+        known = np.asarray(matrix)
+    except ValueError:  # rows of unlike lengths
+        return False
+    if (
+        isinstance(matrix, pd.DataFrame)
+        or known.dtype.kind not in "iuf"
+        or known.ndim != 2
+        or len(set(known.shape)) > 1
+    ):
+        return False
+    room = _ROUNDING * float(known.diagonal().max(initial=0.0))
+    symmetric = np.isfinite(known).all() and np.allclose(known, known.T, rtol=1e-6, atol=room)
+    return bool(symmetric and (known.diagonal() > 0).all() and np.linalg.eigvalsh(known).min(initial=0.0) >= -room)
+
+
+def independent_bound(covariance: Array) -> Array:
+    """Variances (n,) of independent noise which in no direction is smaller than noise with this covariance (n, n).
+
+    By the largest eigenvalue of the covariance or of the correlations, or by sums of rows (Gershgorin): whichever adds up to least.
+    """
+    covariance = (covariance + covariance.T) / 2
+    own = covariance.diagonal()
+    roots = np.sqrt(own)
+    bounds = (
+        np.full(len(own), np.linalg.eigvalsh(covariance)[-1]),
+        own * np.linalg.eigvalsh(covariance / np.outer(roots, roots))[-1],
+        np.abs(covariance).sum(axis=1),
+    )
+    return min(bounds, key=np.sum)
 
 
 # ---------------------------------------------------------------------- the cells of one column

@@ -47,6 +47,10 @@ def measurement_of_tables(
     notes = []
     if floor:
         notes.append(f"exact tables count with a standard deviation of {floor:.3g} rows in each cell")
+    if correlated := ", ".join(table.name for table in tables if table.correlated):
+        notes.append(
+            f"correlated noise counts as independent noise that is no smaller in any direction: {correlated:.200}"
+        )
     laws = {table.law for table in tables if table.deviation}
     if len(laws) > 1:
         notes.append("some tables have Gaussian noise and some Laplace noise: tests take all of it for Laplace noise")

@@ -344,10 +344,9 @@ def test_a_sample_is_encoded_with_notes_and_a_private_table_without():
     rows, counts = domain.encode_counted(frame)
     np.testing.assert_array_equal(rows, domain.encode(frame))
     assert counts.notes() == [
-        'ignored columns the release does not have: "more"',
-        "age: 2 of 3 values were outside the bounds and were clamped",
+        'ignored columns the release does not have: "more"', "age: 2 of 3 values were outside the bounds and were clamped",
         "sex: 1 of 3 cells had no value of the domain and became its default",
-    ]
+    ]  # fmt: skip
     assert domain.encode_counted(frame.iloc[:1, [0, 2]])[1].notes() == []
 
 
@@ -466,10 +465,8 @@ def test_codes_for_missing_cells_are_missing_in_every_table_and_only_there(tmp_p
     ))  # fmt: skip
     nan, day = np.nan, 19861.0
     table = {
-        "age": ["41", "-9", " 999.0"],
-        "sex": ["male ", "NA", "7"],
-        "left": ["18.05.2024", "9999-12-31", "2024-05-18"],
-    }
+        "age": ["41", "-9", " 999.0"], "sex": ["male ", "NA", "7"], "left": ["18.05.2024", "9999-12-31", "2024-05-18"],
+    }  # fmt: skip
     wanted = np.array([[41, 1, day], [nan, 0, nan], [nan, 0, day]])
     assert np.array_equal(domain.encode(table), wanted, equal_nan=True)
     typed = pd.DataFrame(table | {"age": [41, -9, 999]})

@@ -336,10 +336,8 @@ def test_a_level_is_read_from_what_pandas_writes_for_it():
 def test_two_columns_near_each_other_have_a_derived_column_of_their_difference():
     rng = np.random.default_rng(0)
     day, stay, age = (
-        (np.datetime64("2024-01-01") + rng.integers(0, 400, 300)),
-        rng.integers(0, 9, 300),
-        rng.integers(0, 90, 300),
-    )
+        (np.datetime64("2024-01-01") + rng.integers(0, 400, 300)), rng.integers(0, 9, 300), rng.integers(0, 90, 300),
+    )  # fmt: skip
     frame = pd.DataFrame(
         {"in": day.astype(str), "out": (day + stay).astype(str), "age": age, "later": age + 1, "sex": 1}
     )

@@ -53,17 +53,11 @@ def marked(error: ExpressionError) -> str:
 def test_a_small_table_worked_by_hand():
     frame = rows({"age": 41, "sex": "Male", "wage": 2}, {"age": 20, "sex": "Female", "wage": -1}, {"age": 70})
     answers = {
-        "age": [41, 20, 70],
-        "age * 2 + 1": [83, 41, 141],
-        "wage": [2, -1, np.nan],
-        "age > 30 and sex == 'Male'": [True, False, False],
-        "17 <= age < 41": [False, True, False],
-        "sex in ['Male', 'Female']": [True, True, False],
-        "missing(sex) or wage < 0": [False, True, True],
-        "where(missing(wage), 0, wage)": [2, -1, 0],
-        "3": [3, 3, 3],
-        "true": [True, True, True],
-    }
+        "age": [41, 20, 70], "age * 2 + 1": [83, 41, 141], "wage": [2, -1, np.nan],
+        "age > 30 and sex == 'Male'": [True, False, False], "17 <= age < 41": [False, True, False],
+        "sex in ['Male', 'Female']": [True, True, False], "missing(sex) or wage < 0": [False, True, True],
+        "where(missing(wage), 0, wage)": [2, -1, 0], "3": [3, 3, 3], "true": [True, True, True],
+    }  # fmt: skip
     for text, expected in answers.items():
         got = parse(text).evaluate(frame, DOMAIN)
         np.testing.assert_array_equal(got, expected, err_msg=text)
@@ -317,13 +311,11 @@ def at_depth(frames: int, action: Callable[[], Any]) -> Any:
 
 
 DEEP = {
-    "parentheses": ("(" * (DEEPEST - 1) + "age" + ")" * (DEEPEST - 1)),
-    "signs": "-" * (DEEPEST - 1) + "age",
-    "calls": "abs(" * (DEEPEST - 2) + "age" + ")" * (DEEPEST - 2),
-    "powers": "age" + "**age" * (DEEPEST - 2),
+    "parentheses": ("(" * (DEEPEST - 1) + "age" + ")" * (DEEPEST - 1)), "signs": "-" * (DEEPEST - 1) + "age",
+    "calls": "abs(" * (DEEPEST - 2) + "age" + ")" * (DEEPEST - 2), "powers": "age" + "**age" * (DEEPEST - 2),
     "conditions": "where(" * (DEEPEST - 3) + "age > 3" + ", true, false)" * (DEEPEST - 3),
     "every level": "(" * 9 + "age" + " ** 1 * 1 + 1 == 1 and true or true)" * 9,
-}
+}  # fmt: skip
 
 
 @every(DEEP.values(), of="text")

@@ -118,11 +118,8 @@ def test_cells_that_are_not_what_their_expression_gives_are_refused(path, tmp_pa
         column, value = CELLS[case]
         named = "twice" if column == "age" else column
         refused(
-            forged(path, with_cell(column, value)),
-            tmp_path,
-            f"derived column {named}",
-            "1 of its cells are not what its",
-        )
+            forged(path, with_cell(column, value)), tmp_path, f"derived column {named}", "1 of its cells are not what its",
+        )  # fmt: skip
 
 
 def test_small_cells_of_a_log_scale_are_compared_with_themselves():

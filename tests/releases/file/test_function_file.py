@@ -9,24 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import file_tools
 import jsonschema
 import numpy as np
 import pandas as pd
 import paths
 import pytest
-from file_tools import (
-    SCHEMA,
-    Edit,
-    all_of,
-    array,
-    check_refusals,
-    forged,
-    header_of,
-    members_of,
-    opened,
-    scaling,
-    setting,
-)  # fmt: skip
 from referencing import Registry, Resource
 
 import release_side
@@ -42,7 +30,7 @@ HERE = Path(__file__).parent
 FUNCTION_SCHEMA = json.loads(
     (paths.TESTS.parent / "kmeanalyst/releases/schema_function_v1.json").read_text(encoding="utf-8")
 )
-REGISTRY = Registry().with_resource(SCHEMA["$id"], Resource.from_contents(SCHEMA))
+REGISTRY = Registry().with_resource(file_tools.SCHEMA["$id"], Resource.from_contents(file_tools.SCHEMA))
 SCHEMA_TEST = jsonschema.Draft202012Validator(FUNCTION_SCHEMA, registry=REGISTRY)
 GOLDEN = paths.TESTS / "golden" / "function_v1"
 X = Real(name="x", lower=-3.0, upper=3.0)
@@ -87,7 +75,7 @@ def test_a_function_read_back_is_the_function_written(kind: str, calibration: st
     write_function(read, tmp_path / "g.kme")
     assert (tmp_path / "f.kme").read_bytes() == (tmp_path / "g.kme").read_bytes()
     assert validate_release(tmp_path / "f.kme") == []
-    SCHEMA_TEST.validate(json.loads(members_of(tmp_path / "f.kme")["release.json"]))
+    SCHEMA_TEST.validate(json.loads(file_tools.members_of(tmp_path / "f.kme")["release.json"]))
 
 
 def test_neither_reader_takes_the_others_file(folder: Path, mixed_path: Path):
@@ -96,8 +84,8 @@ def test_neither_reader_takes_the_others_file(folder: Path, mixed_path: Path):
     message = r"holds weighted points: it is not a function.*Read it with kmeanalyst\.read_release"
     with pytest.raises(FileRefused, match=message):
         read_function(mixed_path)
-    assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(
-        json.loads(members_of(folder / "svm.kme")["release.json"])
+    assert not jsonschema.Draft202012Validator(file_tools.SCHEMA).is_valid(
+        json.loads(file_tools.members_of(folder / "svm.kme")["release.json"])
     )
 
 
@@ -121,13 +109,13 @@ def test_a_function_whose_guarantee_is_too_good_is_not_written(tmp_path: Path):
 # ---------------------------------------------------------------------- forgeries
 
 
-def quieter(times: int) -> Edit:
+def quieter(times: int) -> file_tools.Edit:
     """A tenth less noise in the first so many fields that record it."""
     recorded = [("measurement", "noise_scale"), ("measurement", "grid_noise_scale"), ("statement", "noise_scale")]
-    return all_of(*(scaling(*keys, by=0.9) for keys in recorded[:times]))
+    return file_tools.all_of(*(file_tools.scaling(*keys, by=0.9) for keys in recorded[:times]))
 
 
-def without(name: str) -> Edit:
+def without(name: str) -> file_tools.Edit:
     return lambda header, members: members.pop(name)
 
 
@@ -142,25 +130,25 @@ BOOLEAN = {"name": "y", "kind": "boolean"}
 def test_a_forged_function_is_refused(folder: Path, tmp_path: Path):
     """Some say whether the schema refuses the header too."""
 
-    def run(case: tuple[str, Edit]) -> object:
-        data = forged(folder / f"{case[0]}.kme", case[1])
+    def run(case: tuple[str, file_tools.Edit]) -> object:
+        data = file_tools.forged(folder / f"{case[0]}.kme", case[1])
         try:
-            return opened(data, tmp_path, read_function)
+            return file_tools.opened(data, tmp_path, read_function)
         except FileRefused as refused:
             assert validate_release(tmp_path / "strange.kme") != []
-            verdict = "allows" if SCHEMA_TEST.is_valid(header_of(data)) else "refuses"
+            verdict = "allows" if SCHEMA_TEST.is_valid(file_tools.header_of(data)) else "refuses"
             raise FileRefused(f"{refused} schema {verdict}") from None
 
-    check_refusals("function", run, **globals())
+    file_tools.check_refusals("function", run, **globals())
     for kind in ("density", "svm"):
-        data = forged(folder / f"{kind}.kme", array("noisy_sum", lambda s: s + 1), resealed=False)
+        data = file_tools.forged(folder / f"{kind}.kme", file_tools.array("noisy_sum", lambda s: s + 1), resealed=False)
         with pytest.raises(FileRefused, match=r"noisy_sum\.npy does not have the declared SHA-256"):
-            opened(data, tmp_path, read_function)
+            file_tools.opened(data, tmp_path, read_function)
 
 
 def test_a_newer_minor_version_may_say_more(folder: Path, tmp_path: Path):
-    newer = all_of(setting("schema_minor", to=3), setting("remark", to=[1]))
-    (tmp_path / "f.kme").write_bytes(forged(folder / "svm.kme", newer))
+    newer = file_tools.all_of(file_tools.setting("schema_minor", to=3), file_tools.setting("remark", to=[1]))
+    (tmp_path / "f.kme").write_bytes(file_tools.forged(folder / "svm.kme", newer))
     same(read_function(tmp_path / "f.kme"), read_function(folder / "svm.kme"))
 
 
@@ -170,7 +158,7 @@ def test_damaged_files_are_refused_or_sound_and_nothing_else(folder: Path, tmp_p
 
     rng, path = np.random.default_rng(21), tmp_path / "f.kme"
     wholes = [(folder / f"{kind}.kme").read_bytes() for kind in ("density", "logistic")]
-    parts, read = [members_of(folder / f"{kind}.kme") for kind in ("density", "logistic")], 0
+    parts, read = [file_tools.members_of(folder / f"{kind}.kme") for kind in ("density", "logistic")], 0
     for i in range(600):
         whole = bytearray(wholes[i % 2])
         if i % 3 == 0:
