@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 from scipy.stats import ncx2
 
-from kmeanalyst.inference.estimate.error_model import SamplingErrors, joint_parts, total
+from kmeanalyst.inference.estimate.error_model import MeasuredErrors, SamplingErrors, joined, joint_parts, total
 from kmeanalyst.inference.estimate.estimate import SAMPLE, Estimate, Estimates, heterogeneity_of
 from kmeanalyst.inference.estimate.statistic import IntervalRule
 from kmeanalyst.inference.questions import expectation as means
@@ -29,7 +29,7 @@ from kmeanalyst.inference.questions.quantiles import InverseCdf
 from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 from kmeanalyst.inference.two_sample.result import OF_UNITS, TestResult
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import Printed, shortened
 from kmeanalyst.representation.weights.views import view_weights
@@ -42,6 +42,7 @@ _OF = {
     "unknown": "any number of the sample's persons may be in the table, and the error is the largest that follows",
 }
 _Z, _TRIED, _FAR, _TINY = float(ndtri(0.975)), 101, 20.0, 1e-300
+_MUCH = 0.22  # of an error: if less is resolution, a second weight gains little
 
 
 def combine(
@@ -50,11 +51,15 @@ def combine(
 ) -> Combination:  # fmt: skip
     """A release and a sample of your own, to be asked together: answers are the best weighted means of both sides' answers.
 
+    Where the release leaves much open, what it measured of a statistic has a weight of its own, and corrects the sample's answer,
+    so that an answer may lie outside both.
+
     sample   a DataFrame in natural units, or a table of any other source, as of `mmd_test`; or a second release, or a list of
              several, such as other sites', all of other persons.
     overlap  whether the sample's persons are in the released table: "disjoint", "contained", or "unknown", the wider of both.
     bound    None: one population is assumed. Else how far the sample's may be from the released one, which answers are then of: the
-             most that a statistic differs, in standard deviations of a row (`Comparison.differences` has them).
+             most that a statistic differs, in standard deviations of a row (`Comparison.differences` has them). Above 0 all of
+             an answer has one weight.
     rename, recode   how the sample is written as the release is: see `mmd_test`.
     Errors   ValueError for a release without a measurement, whose error is not known, and a sample of fewer than two rows.
 
@@ -85,9 +90,8 @@ def combine(
         )
     frame = pd.concat([rows.frame, release.frame], ignore_index=True)
     errors = SamplingErrors(frame, rows.weights, (), others=view_weights(release, "probability"))
-    memo(rows)["expectation", view_weights(rows, "probability").tobytes()] = errors
     notes += [OF_UNITS] * of_units
-    return Combination(release, rows, (n, len(rows)), overlap, bound, tuple(notes), replace(errors))
+    return Combination(release, rows, (n, len(rows)), overlap, bound, tuple(notes), errors)
 
 
 def _rows_behind(release: ReleaseData) -> int:
@@ -212,6 +216,9 @@ class Combination(Printed):
         return "\n ".join([f"kmeanalyst.Combination of {sides}", *self.assumptions])
 
     def _ask(self, question: Callable[..., Any], arguments: tuple[Any, ...], asked: dict[str, Any]) -> Any:
+        if self._shared is not None:  # the sample's own error model, which copies of a release do not keep
+            weights = view_weights(self.other, "probability").tobytes()
+            kept(self.other, ("expectation", weights), partial(replace, self._shared))
         ours = question(self.release, *arguments, **asked)
         if isinstance(ours, MatrixEstimate):  # of the same columns, where none were named
             arguments, asked = (), asked | {"columns": list(ours.names)}
@@ -244,6 +251,8 @@ class Combination(Printed):
             known = sum(weight * each.known(values) for weight, each in zip(weights, curves, strict=True))
             curve = replace(curves[0], values=values, cumulative=known, standard_error=found.standard_error)
             found = replace(-curve.slope * found, value=curve.at(curve.q), interval_by=curve)
+        elif self._shared and not self.bound and (ours.parts["resolution"] or 0.0) > _MUCH * ours.standard_error:
+            found, weights, ratio = self._controlled(ours, others[0])
         else:
             found, weights, ratio = self._weighted(sides)
         shown = [f"{each.written(each.value)} ± {each.written(each.standard_error)}" for each in sides]
@@ -252,8 +261,11 @@ class Combination(Printed):
         apart = abs(ours.value - others[0].value) / np.hypot(ours.standard_error, others[0].standard_error)
         note += f", which are {apart:.1f} standard errors apart" if len(sides) == 2 else ", which differ"
         note += f" ({differ})" if differ else ""
-        has = "have weights" if self.further else "has a weight"
-        note += f"; the {self._name} {has} of {', '.join(f'{weight:.2f}' for weight in weights[1:])}"
+        if isinstance(weights, np.ndarray):
+            note += f"; the sample has a weight of {weights[0]:.2f} for what was measured of it, {weights[1]:.2f} for the rest"
+        else:
+            has = "have weights" if self.further else "has a weight"
+            note += f"; the {self._name} {has} of {', '.join(f'{weight:.2f}' for weight in weights[1:])}"
         if len(sides) < len(self.n_rows):
             refused = len(self.n_rows) - len(sides)
             note += f"; of {len(self.n_rows)} releases {refused} had no answer: {shortened(why, 200)}"
@@ -263,31 +275,94 @@ class Combination(Printed):
         notes = (*self.assumptions, note, *(f"of the release's: {each}" for each in ours.notes))
         return replace(found, question=ours.question, possible=ours.possible, notes=notes, heterogeneity=differ)
 
-    def _weighted(self, sides: Sequence[Estimate]) -> tuple[Estimate, Sequence[float], float]:
+    def _weighted(self, sides: Sequence[Estimate]) -> tuple[Estimate, Any, float]:
         """The weighted mean, the weights, and how many standard errors the mean may be off under the bound."""
         if len(sides) > 2:
             precisions = np.array([each.standard_error for each in sides]).clip(_TINY**0.5) ** -2.0
             weights = [float(each) for each in precisions / precisions.sum()]
             return reduce(operator.add, map(operator.mul, weights, sides)), weights, 0.0
-        (ours, theirs), (released, n) = sides, self.n_rows[:2]
-        common = 0.0 if self.overlap == "disjoint" else min(n / released, 1.0)
+        (ours, theirs), common = sides, self._common
         variances = ours.standard_error**2, theirs.standard_error**2
-        bias = (self.bound or 0.0) * n**0.5 * (theirs.parts["sampling"] or 0.0)
-        weight = _best_weight(*variances, common * variances[1], bias)
+        bias = (self.bound or 0.0) * self.n_rows[1] ** 0.5 * (theirs.parts["sampling"] or 0.0)
+        weight = _best_weight(*variances, common * (theirs.parts["sampling"] or 0.0) ** 2, bias)
         found = (1 - weight) * ours + weight * theirs
-        if self._shared is not None and common:
-            in_both = replace(theirs, value=0.0, terms=tuple((self._shared, each) for _, each in theirs.terms))
-            found = found + (2 * weight * (1 - weight) * common) ** 0.5 * in_both
+        found = self._with_common(found, theirs, 2 * weight * (1 - weight) * common)
         return found, (1 - weight, weight), weight * bias / max(found.standard_error, _TINY)
 
+    def _controlled(self, ours: Estimate, theirs: Estimate) -> tuple[Estimate, Any, float]:
+        """The mean with a weight of the sample's for what the measurement shows of the influence, and one for the rest.
 
-def _each(answers: Sequence[Any], joined: Callable[[Sequence[Estimate]], Estimate]) -> Any:
+        What it shows is a mean that both sides answer: how far these are apart corrects the sample's answer, a control variate
+        (Angelopoulos et al. 2023, *Prediction-powered inference*, whose prediction is the release's here). Weights are from 0 to 1.
+        """
+        (model, influence), (sample, there) = ours.terms[0], theirs.terms[0]
+        assert isinstance(model, MeasuredErrors) and isinstance(sample, SamplingErrors)
+        rows = np.vstack([self.other.encoded_points, self.release.encoded_points])  # of the sample's model
+        theirs_seen = kept(self.other, "features", lambda: model.posterior.seen(rows))
+        a = model.measured_part(influence)
+        first = _Controlled.of(model, model.weights, influence, np.asarray(model.features @ a))
+        second = _Controlled.of(sample, sample.probabilities, there, np.asarray(theirs_seen @ a))
+        both = self._common * second.sampling
+        total, least = first.covariance + second.covariance - 2 * both, (first.covariance - both).sum(axis=1)
+        shown, rest = weights = np.clip(np.linalg.lstsq(total, least)[0], 0.0, 1.0)
+        found = first.weighted(ours, 1 - shown, 1 - rest) + second.weighted(theirs, shown, rest)
+        common = max(2 * float((1 - weights) @ both @ weights), 0.0)
+        found = self._with_common(found, theirs, common / max(theirs.parts["sampling"] or 0.0, _TINY**0.5) ** 2)
+        alone = self._weighted([ours, theirs])
+        return (found, weights, 0.0) if found.standard_error < alone[0].standard_error else alone
+
+    @property
+    def _common(self) -> float:
+        """How much of the sample's variance is the table's too."""
+        return 0.0 if self.overlap == "disjoint" else min(self.n_rows[1] / self.n_rows[0], 1.0)
+
+    def _with_common(self, found: Estimate, theirs: Estimate, times: float) -> Estimate:
+        """With so many times the sample's variance in addition, from what persons in both add to both sides."""
+        if self._shared is None or not times:
+            return found
+        at_rows = theirs.terms[0][1][: len(self._shared.frame)]  # without a bias
+        return found + times**0.5 * replace(theirs, value=0.0, terms=((self._shared, at_rows),))
+
+
+def _each(answers: Sequence[Any], join: Callable[[Sequence[Estimate]], Estimate]) -> Any:
     """An answer of every side, joined estimate by estimate."""
     if isinstance(ours := answers[0], Estimate):
-        return joined(answers)
+        return join(answers)
     if isinstance(ours, MatrixEstimate):
-        return replace(ours, estimates=_each([each.estimates for each in answers], joined))
-    return Estimates(joined(each) for each in zip(*answers, strict=True))
+        return replace(ours, estimates=_each([each.estimates for each in answers], join))
+    return Estimates(join(each) for each in zip(*answers, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class _Controlled:
+    """A side's influence function in two parts: a control (n,), with its mean, and the rest; (2, 2) covariances of their errors."""
+
+    control: Array
+    mean: float
+    covariance: Array
+    sampling: Array
+
+    @classmethod
+    def of(cls, model: MeasuredErrors | SamplingErrors, p: Array, influence: Array, shown: Array) -> _Controlled:
+        control = np.append(shown, np.zeros(len(influence) - len(shown)))  # a bias is none of it
+        found = model.covariance(np.column_stack([control, influence - control, influence]))
+        return cls(control, float(p @ shown[: len(p)]), _of_two(joined(found)), _of_two(found["sampling"]))
+
+    def weighted(self, whole: Estimate, shown: float, rest: float) -> Estimate:
+        """The weighted sum of both parts of an estimate, for sums: its error is wrong until it is added to another."""
+        ((model, influence),) = whole.terms
+        terms = ((model, rest * influence + (shown - rest) * self.control),)
+        return replace(whole, value=rest * whole.value + (shown - rest) * self.mean, terms=terms)
+
+
+def _of_two(of_three: Array) -> Array:
+    """(2, 2) a covariance of two numbers by the variances (on a diagonal) of them and of their sum: of rare events these are no
+    smaller than usual ones, and covariances of rows are 0.
+    """
+    first, second, of_sum = np.diag(of_three)
+    most = np.sqrt(first * second)
+    off = np.clip((of_sum - first - second) / 2, -most, most)
+    return np.array([[first, off], [off, second]])
 
 
 def _of_cdf(quantile: Estimate, by: InverseCdf) -> Estimate:

@@ -199,13 +199,9 @@ class Measurement:
         """
         unit = mean_unit(n_rows=n_rows, feature_map=feature_map)
         return cls(
-            vector=noisy_sum.astype(np.float64) * unit,
-            noise_scale=grid_scale * unit,
-            noise_law=noise_law,
-            n_rows=n_rows,
-            feature_map=feature_map,
-            noisy_sum=noisy_sum,
-        )
+            vector=noisy_sum.astype(np.float64) * unit, noise_scale=grid_scale * unit, noise_law=noise_law, n_rows=n_rows,
+            feature_map=feature_map, noisy_sum=noisy_sum,
+        )  # fmt: skip
 
     @property
     def variances(self) -> Array:
@@ -222,6 +218,14 @@ class Measurement:
         if self.relative_noise is None:
             return values
         return values.multiply(1 / self.relative_noise).tocsr() if issparse(values) else values / self.relative_noise
+
+    def even_features(self, rows: Array) -> Any:
+        """Features (n, F) of rows (n, d), encoded, with even noise; of tables sparse.
+
+        >>> release.measurement.even_features(release.encoded_points[:2]).shape
+        (2, 1000)
+        """
+        return self.with_even_noise(self.feature_map.compact(rows))
 
     @property
     def sensitivity(self) -> float:

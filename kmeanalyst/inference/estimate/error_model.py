@@ -188,6 +188,17 @@ class MeasuredErrors(ErrorModel):
         drawn[self.at] = self.posterior.deviations(k, rng)
         return drawn + np.outer(self.apart, rng.standard_normal(k)) if self.apart.any() else drawn
 
+    @property
+    def features(self) -> Any:
+        """(n, F) of the rows, as the posterior sees them."""
+        if self.posterior.on_points:
+            return self.posterior.features
+        return kept(self.release, ("features", self.at.start), lambda: self.posterior.seen(self.rows))
+
+    def measured_part(self, influence: Array) -> Array:
+        """a (F,): aᵀφ is what the measurement shows of an influence (n,), and any sample of rows has it too."""
+        return self.posterior.measured_part(_finite(self._split(influence[:, None])[0])[self.at, 0])
+
     def least_change(self, influence: Array, level: float) -> float:
         """Over probability weights on rows of the posterior that agree with the measurement (see `CompatiblePopulations`)."""
         at_rows, bias = self._split(influence)

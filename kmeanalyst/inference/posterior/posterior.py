@@ -59,18 +59,19 @@ class Posterior:
     """A measurement and rows of a population: the errors of any question, as `MeasuredErrors` needs them.
 
     rows        (n, d) encoded.
-    features    (n, F) of the rows, of tables sparse; target (F,) what was measured of their mean, with even noise on each.
+    features    (n, F) of the rows, of tables sparse, and `seen` (k, d) → (k, F) of others; target (F,) what was measured of their
+                mean, with even noise on each.
     answers     (m,) the weights of the best answers; they sum to one, and some may be negative.
     second      (m,) what a second step would add to them.
     equations   κ C + τ²I around the rows, or around clouds of them.
     prior       how far a population may depart from these.
     validation  factor on the prior's variances: answers were fitted to what they are measured against (see `validation`).
     clouds      (m, n) means over the rows of each cloud; None where rows are the released points, each a cloud by itself.
-    seen        of clouds, the features (k, F) of other rows.
     """
 
     rows: Array
     features: Any
+    seen: Callable[[Array], Any]
     target: Array
     answers: Array
     second: Array
@@ -80,7 +81,6 @@ class Posterior:
     noise_scale: float
     n_rows: int
     clouds: Any = None
-    seen: Callable[[Array], Array] | None = None
 
     @property
     def on_points(self) -> bool:
@@ -149,6 +149,10 @@ class Posterior:
             return (len(gains) >= PATIENCE) & (gains[-PATIENCE:].sum(axis=0) <= 2 * _GAIN * now)
 
         return self.equations.solved(self.spread * self.equations.covariance.with_features(centred), narrow)
+
+    def measured_part(self, values: Array) -> Array:
+        """a (F,) of values (n,) at the rows: aᵀφ is what the measurement shows of them."""
+        return self._solved(self._centred(values[:, None]))[:, 0]
 
     @cached_property
     def compatible(self) -> CompatiblePopulations:

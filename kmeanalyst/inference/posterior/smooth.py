@@ -45,8 +45,8 @@ def around_clouds(measurement: Measurement, domain: Domain, points: Array, proba
     inverse = np.linalg.inv(kappa * _covariance(A, mass) + noise**2 * np.eye(A.shape[1]))
     equations = Equations(FeatureCovariance.of(csr_array(A), mass), kappa, noise**2, inverse)
     return Posterior(
-        rows, features, target, p, second, equations, EvenDepartures(mass, finest, reference - mass), 1.0,
-        measurement.noise_scale, measurement.n_rows, clouds, seen,
+        rows, features, seen, target, p, second, equations, EvenDepartures(mass, finest, reference - mass), 1.0,
+        measurement.noise_scale, measurement.n_rows, clouds,
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def spread_from_independence(
     assert isinstance(measurement.feature_map, MarginFeatures)
     drawn = rows[systematic_indices(weights, n, rng)]
     independent = independent_rows(drawn, domain, measurement.feature_map.kernel, rng)
-    features = measurement.with_even_noise(measurement.feature_map.compact(independent))
+    features = measurement.even_features(independent)
     covariance = FeatureCovariance.of(features, np.full(n, 1 / n))
     probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
     B = np.column_stack([measurement.with_even_noise(measurement.vector) - covariance.mean, probes])
@@ -76,7 +76,7 @@ def around_points(measurement: Measurement, domain: Domain, rows: Array, weights
 def posterior_around(
     measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float
 ) -> Posterior:
-    features = measurement.with_even_noise(measurement.feature_map.compact(rows))
+    features = measurement.even_features(rows)
     covariance, target = FeatureCovariance.of(features, weights), measurement.with_even_noise(measurement.vector)
     assert isinstance(measurement.feature_map, MarginFeatures)
     equations = Equations.of(covariance, measurement.feature_map, spread, measurement.noise_scale**2)
@@ -84,7 +84,7 @@ def posterior_around(
     # what a second step would add to b
     left = equations.noise_variance * equations.solved_exactly(b, _LEFT * float(np.linalg.norm(b)))
     return Posterior(
-        rows, features, target, weights * (1 + covariance.at_rows(b)), weights * covariance.at_rows(left), equations,
-        Interactions.of(measurement, rows, weights, spread), validation(determined, weights), measurement.noise_scale,
-        measurement.n_rows,
+        rows, features, measurement.even_features, target, weights * (1 + covariance.at_rows(b)),
+        weights * covariance.at_rows(left), equations, Interactions.of(measurement, rows, weights, spread),
+        validation(determined, weights), measurement.noise_scale, measurement.n_rows,
     )  # fmt: skip

@@ -218,7 +218,6 @@ def amplitudes(smooth: Smoother, at: Array) -> Amplitudes | None:
     if not isinstance(model, MeasuredErrors) or model.posterior.on_points:
         return None
     fit, first = model.posterior, len(model.weights)
-    assert fit.seen is not None
     given = np.ones(len(fit.rows)) if population.given is None else population.given[first:].astype(float)
     share = float(fit.weights @ given)
     if share <= 0:
