@@ -356,10 +356,9 @@ def independence(release: Release, first: str, second: str, given: str | None, l
     table = contingency_test(release, first, second, given=given) if counted else None
     reject = bool(result.pvalue < level)
     lines = [
-        result.to_text(level).partition("\n")[0],
-        f"{'method':<12} {result.method}",
+        result.to_text(level).partition("\n")[0], f"{'method':<12} {result.method}",
         *([] if table is None else [repr(table)]),
         *(f"note: {text}" for text in result.notes if table is None or text not in table.notes),
-    ]
+    ]  # fmt: skip
     about = {"table": None if table is None else table.to_dict(), "level": level, "reject": reject}
     return "\n".join(lines), lambda: result.to_dict() | about

@@ -138,14 +138,9 @@ def bars_at(ax: Axes, positions: Positions, values: Array, errors: Array) -> boo
         at, heights = positions.middles[positions.stems], values[positions.stems]
         ax.vlines(at, 0, heights, color=style.RELEASE.colour, linewidth=2)
         ax.plot(
-            at,
-            heights,
-            linestyle="",
-            marker="D",
-            color=style.RELEASE.colour,
-            markersize=6,
+            at, heights, linestyle="", marker="D", color=style.RELEASE.colour, markersize=6,
             label=f"a single value{'' if positions.per is None else ' (right)'}",
-        )
+        )  # fmt: skip
         if positions.per is not None:
             of_one = float(positions.per[positions.stems][0])
             right = ax.secondary_yaxis(

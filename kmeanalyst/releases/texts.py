@@ -25,14 +25,10 @@ _BLANK = re.compile(  # without a shape, and of no category that says so: filler
 )
 _SPACES = re.compile(r"^\s|\s$|\s\s|[\u1680\u2000-\u200a\u205f]")  # that cannot be seen, or could move a line
 _UNSHOWN = {
-    "Cc": "a control character",
-    "Cf": "an invisible format character",
-    "Cs": "half of a surrogate pair",
-    "Co": "a private-use character",
-    "Cn": "an unassigned character",
-    "Zl": "a line separator",
+    "Cc": "a control character", "Cf": "an invisible format character", "Cs": "half of a surrogate pair",
+    "Co": "a private-use character", "Cn": "an unassigned character", "Zl": "a line separator",
     "Zp": "a paragraph separator",
-}
+}  # fmt: skip
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 # letters that joiners and selectors may follow
 _LETTER = "[^\x00-\u058f\u180b-\u180f\u1e00-\u206f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"

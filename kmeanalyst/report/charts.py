@@ -63,13 +63,10 @@ def _row(bar: Bar, k: int, position: Scale, label: float) -> Markup:
     middle = k * ROW + ROW / 2
     start, end = sorted((position(0), position(bar.estimate.value)))
     return element(
-        "g",
-        element("title", f"{short(bar.label, 200)}: {percent_text(bar.estimate)}"),
-        text_at(short(bar.label, 17), label, middle + 4, "label end"),
-        rectangle(start, middle - 6, end - start, 12, "bar"),
-        _band(bar.estimate, position, middle),
-        text_at(percent(bar.estimate), WIDTH, middle + 4, "number end"),
-    )
+        "g", element("title", f"{short(bar.label, 200)}: {percent_text(bar.estimate)}"),
+        text_at(short(bar.label, 17), label, middle + 4, "label end"), rectangle(start, middle - 6, end - start, 12, "bar"),
+        _band(bar.estimate, position, middle), text_at(percent(bar.estimate), WIDTH, middle + 4, "number end"),
+    )  # fmt: skip
 
 
 def _band(estimate: Estimate, position: Scale, y: float) -> Markup | None:

@@ -71,12 +71,10 @@ class ColumnFacts:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
-            "name": self.name,
-            "kind": self.column.kind,
+            "name": self.name, "kind": self.column.kind,
             "statistics": {name: _plain(estimate) for name, estimate in self.statistics.items()},
-            "shares": [{"label": bar.label, **_plain(bar.estimate)} for bar in self.bars],
-            "notes": list(self.notes),
-        }
+            "shares": [{"label": bar.label, **_plain(bar.estimate)} for bar in self.bars], "notes": list(self.notes),
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

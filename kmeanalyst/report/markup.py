@@ -119,15 +119,12 @@ def document(
         f"default-src 'none'; script-src {_hash(SCRIPT)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
     )
     head = element(
-        "head",
-        element("meta", charset="utf-8"),
+        "head", element("meta", charset="utf-8"),
         None if description is None else element("meta", name_="description", content=description),
         element("meta", http_equiv="Content-Security-Policy", content=policy),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", title),
-        element("style", Markup(style)),
-    )
+        element("meta", name="referrer", content="no-referrer"), element("title", title), element("style", Markup(style)),
+    )  # fmt: skip
     body = element("body", content, element("script", Markup(SCRIPT)), class_=kind)
     return "<!DOCTYPE html>\n" + element("html", head, body, lang="en", dir="ltr") + "\n"
 

@@ -20,13 +20,10 @@ from kmeanalyst.report.facts import ColumnFacts, Progress, ReleaseFacts, facts_o
 from kmeanalyst.report.markup import Markup, document, element, joined, key, name_of, scrolling, table
 
 _SECTIONS = (
-    ("guarantee", "What this is, and what it guarantees"),
-    ("limits", "What it cannot show"),
-    ("columns", "Columns at a glance"),
-    ("distributions", "Distributions"),
-    ("pairs", "Which columns go together"),
+    ("guarantee", "What this is, and what it guarantees"), ("limits", "What it cannot show"),
+    ("columns", "Columns at a glance"), ("distributions", "Distributions"), ("pairs", "Which columns go together"),
     ("cite", "How to ask more, how to cite, and how to check"),
-)
+)  # fmt: skip
 _NAME = 60  # characters of a name in running text
 _LEVEL = 80
 _BALOG = (
@@ -187,16 +184,11 @@ def _distributions(facts: ReleaseFacts) -> list[Markup]:
 
 def _card(one: ColumnFacts, k: int) -> Markup:
     return element(
-        "article",
-        element("h3", name_of(one.name, _NAME)),
-        element("p", name_of(one.description, 200), class_="soft"),
-        chart(one, f"c{k}") or element("p", "No distribution is shown: see “What it cannot show”."),
-        _sentence(one),
-        [element("p", name_of(note, 400), class_="soft") for note in one.notes[:3]],
-        _shares(one) if one.bars else None,
-        class_="card",
-        id=f"c{k}",
-    )
+        "article", element("h3", name_of(one.name, _NAME)), element("p", name_of(one.description, 200), class_="soft"),
+        chart(one, f"c{k}") or element("p", "No distribution is shown: see “What it cannot show”."), _sentence(one),
+        [element("p", name_of(note, 400), class_="soft") for note in one.notes[:3]], _shares(one) if one.bars else None,
+        class_="card", id=f"c{k}",
+    )  # fmt: skip
 
 
 def _sentence(one: ColumnFacts) -> Markup | None:

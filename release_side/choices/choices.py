@@ -181,11 +181,9 @@ class Account:
     """Where a publication is counted, as the curator named it. The fields are those of `publish`, and are explained there."""
 
     ledger: Any = _option(
-        None,
-        "Count the spend here; refused over budget. The ledger must exist: see ledger init.",
-        type="file",
+        None, "Count the spend here; refused over budget. The ledger must exist: see ledger init.", type="file",
         metavar="LEDGER",
-    )
+    )  # fmt: skip
     table: str | None = _option(None, "The ledger's name for the private table.", metavar="NAME")
     uncounted: bool = _option(False, "Publish without a ledger: nothing adds this release to others.")
     weak: bool = _option(False, "Publish although epsilon is above 10, or delta at least 1/N.")

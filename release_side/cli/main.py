@@ -126,13 +126,9 @@ def draft_domain_command(
         codes.setdefault(name, []).append(code)
     with working("drafting"):
         draft = draft_domain(
-            public_sample,
-            this_sample_is_public=True,
-            collapse_rare=collapse_rare,
-            without=without,
-            unit=unit,
+            public_sample, this_sample_is_public=True, collapse_rare=collapse_rare, without=without, unit=unit,
             missing_codes=codes,
-        )
+        )  # fmt: skip
     head = (
         "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
     )

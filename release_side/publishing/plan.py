@@ -221,14 +221,9 @@ def _facts(release: Release) -> dict[str, Any]:
     statement, measurement = release.statement, release.measurement
     assert isinstance(statement, PrivacyStatement) and measurement is not None
     return {
-        "epsilon": statement.epsilon,
-        "delta": statement.delta,
-        "rho": statement.rho,
-        "method": made_by(release),
-        "points": len(release),
-        "features": measurement.feature_map.dimension,
-        "noise_scale": measurement.noise_scale,
-    } | _counted(measurement.feature_map)
+        "epsilon": statement.epsilon, "delta": statement.delta, "rho": statement.rho, "method": made_by(release),
+        "points": len(release), "features": measurement.feature_map.dimension, "noise_scale": measurement.noise_scale,
+    } | _counted(measurement.feature_map)  # fmt: skip
 
 
 def _counted(feature_map: FeatureMap) -> dict[str, int]:
@@ -244,12 +239,11 @@ def _errors(release: Release, truth: SyntheticPopulation, size: PopulationSize) 
     means = [_mean_error(release, column) for column in numbers]
     alone = release.expectations(questions) if questions else []
     return {
-        "rkhs_error": truth.distance(release),
-        "sampling_error": truth.sampling_error(size),
+        "rkhs_error": truth.distance(release), "sampling_error": truth.sampling_error(size),
         "se_mean": float(np.median(means)) if means else math.nan,
         "se_probability": float(np.median([one.standard_error for one in alone] or [math.nan])),
         **{f"width_{k}": _width(release, questions, k) for k in (1, 2, 3)},
-    }
+    }  # fmt: skip
 
 
 def _width(release: Release, conditions: list[Callable[[pd.DataFrame], Array]], k: int) -> float:

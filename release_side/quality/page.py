@@ -54,15 +54,12 @@ def _write_internal(page: str, numbers: dict[str, Any], output: str | Path, json
 def quality_html(quality: Quality) -> str:
     """The page as text; it holds no address, and a browser may use its own script and style alone."""
     parts = (
-        ("groups", "Groups, the worst first", _groups(quality)),
-        ("columns", "Columns, the worst first", _columns(quality)),
+        ("groups", "Groups, the worst first", _groups(quality)), ("columns", "Columns, the worst first", _columns(quality)),
         ("pairs", "Pairs of columns, the worst first", _pairs(quality)),
-        ("questions", "What the release answers", _questions(quality)),
-        ("models", "Models", _models(quality)),
-        ("cells", "How cells were read", _cells(quality.cells)),
-        ("equal", "Equal rows", _equal_rows(quality)),
+        ("questions", "What the release answers", _questions(quality)), ("models", "Models", _models(quality)),
+        ("cells", "How cells were read", _cells(quality.cells)), ("equal", "Equal rows", _equal_rows(quality)),
         ("made", "How this was made", _made(quality)),
-    )
+    )  # fmt: skip
     sections = [
         element("details", element("summary", element("h2", label)), part, class_="section", id=name, open=True)
         for name, label, part in parts

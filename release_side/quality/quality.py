@@ -58,18 +58,12 @@ class Quality:
         """The page's numbers as JSON has them; the stamp first."""
         statement = self.release.statement
         return {
-            "not_for_publication": STAMP,
-            "made_with": f"kmeanalyst {__version__}",
-            "release": self.source,
-            "statement": None if statement is None else statement.to_dict(),
-            "counted": self.counted,
-            "sampled_rows": self.sampled,
-            "tables": asdict(self.tables) | {"worst_group": self.tables.worst_group},
-            "questions": self.questions.to_dict(),
-            "models": asdict(self.models),
-            "cells": None if self.cells is None else [own.to_dict() for own in self.cells],
-            "notes": list(self.notes),
-        }
+            "not_for_publication": STAMP, "made_with": f"kmeanalyst {__version__}", "release": self.source,
+            "statement": None if statement is None else statement.to_dict(), "counted": self.counted,
+            "sampled_rows": self.sampled, "tables": asdict(self.tables) | {"worst_group": self.tables.worst_group},
+            "questions": self.questions.to_dict(), "models": asdict(self.models),
+            "cells": None if self.cells is None else [own.to_dict() for own in self.cells], "notes": list(self.notes),
+        }  # fmt: skip
 
 
 def quality(

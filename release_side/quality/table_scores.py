@@ -131,18 +131,13 @@ def table_scores(release: ReleaseData, table: CountedRows) -> TableScores:
     pairs = [(names[i], names[j], float(d)) for (i, j), d in zip(tables.pairs, tv[tables.two_way], strict=True)]
     digests = table.digests
     return TableScores(
-        n_rows=len(digests),
-        n_points=len(release),
-        group=None if tables.group is None else names[tables.group],
-        k_marginal=k_marginal(tables, p, q),
-        groups=_groups(tables, table.counts, group_scores(tables, p, q)),
+        n_rows=len(digests), n_points=len(release), group=None if tables.group is None else names[tables.group],
+        k_marginal=k_marginal(tables, p, q), groups=_groups(tables, table.counts, group_scores(tables, p, q)),
         one_way=float(np.mean(tv[tables.one_way])) if tables.columns else None,
-        two_way=float(np.mean(tv[tables.two_way])) if tables.pairs else None,
-        columns=_columns(tables, p, q, tv),
-        pairs=tuple(sorted(pairs, key=lambda pair: -pair[2])),
-        equal_rows=equal_rows(digests, released.digests),
+        two_way=float(np.mean(tv[tables.two_way])) if tables.pairs else None, columns=_columns(tables, p, q, tv),
+        pairs=tuple(sorted(pairs, key=lambda pair: -pair[2])), equal_rows=equal_rows(digests, released.digests),
         notes=tuple(tables.notes),
-    )
+    )  # fmt: skip
 
 
 def _groups(tables: ScoreTables, counts: Array, scores: dict[int, float]) -> tuple[GroupScore, ...]:

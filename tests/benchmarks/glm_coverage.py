@@ -95,13 +95,10 @@ def simulated() -> Table:
         Integer(name="visits", lower=0, upper=30, edges=(1, 2, 3, 4, 5, 7, 10)),
     ))  # fmt: skip
     models = (
-        Model("rich ~ age + sex + school", "binomial"),
-        Model("rich ~ age + sex * school", "binomial"),
-        Model("wage ~ age + hours + school"),
-        Model("visits ~ age + sex", "poisson"),
-        Model("wage ~ age + school", "gamma", "log"),
-        Model("hours ~ sex + age", where="school != 'none'"),
-    )
+        Model("rich ~ age + sex + school", "binomial"), Model("rich ~ age + sex * school", "binomial"),
+        Model("wage ~ age + hours + school"), Model("visits ~ age + sex", "poisson"),
+        Model("wage ~ age + school", "gamma", "log"), Model("hours ~ sex + age", where="school != 'none'"),
+    )  # fmt: skip
     return Table(frame, domain, 20_000, models, "rich")
 
 
@@ -116,10 +113,9 @@ def adult() -> Table:
     frame = _real("adult/adult_train.csv.gz", "adult/adult_test.csv.gz")[[*names, "hours-per-week", "income"]]
     domain = draft_domain(frame, this_sample_is_public=True).domain
     models = (
-        Model("income ~ age + race + sex", "binomial"),
-        Model("income ~ age + sex + `hours-per-week`", "binomial"),
+        Model("income ~ age + race + sex", "binomial"), Model("income ~ age + sex + `hours-per-week`", "binomial"),
         Model("`hours-per-week` ~ age + sex + income"),
-    )
+    )  # fmt: skip
     return Table(frame, domain, 20_000, models, "income")
 
 
@@ -132,10 +128,9 @@ def acs() -> Table:
     income, school = Integer(name="PINCP_DECILE", lower=0, upper=9), Integer(name="EDU", lower=1, upper=12)
     domain = Domain(tuple({"PINCP_DECILE": income, "EDU": school}.get(name, known[name]) for name in frame))
     models = (
-        Model("PINCP_DECILE ~ EDU + SEX + AGEP"),
-        Model("PINCP_DECILE >= 7 ~ EDU + SEX", "binomial"),
+        Model("PINCP_DECILE ~ EDU + SEX + AGEP"), Model("PINCP_DECILE >= 7 ~ EDU + SEX", "binomial"),
         Model("EDU >= 9 ~ AGEP + SEX", "binomial"),
-    )
+    )  # fmt: skip
     return Table(frame.reset_index(drop=True), domain, 7_000, models, "SEX")
 
 
@@ -165,11 +160,9 @@ def pums() -> Table:
     frame["married"] = frame["married"].map({"0": "no", "1": "yes"})
     frame["race"] = "r" + frame["race"]
     models = (
-        Model("income ~ age + educ + sex"),
-        Model("married ~ age + educ", "binomial"),
-        Model("income > 30000 ~ age + educ + sex", "binomial"),
-        Model("educ ~ age + married"),
-    )
+        Model("income ~ age + educ + sex"), Model("married ~ age + educ", "binomial"),
+        Model("income > 30000 ~ age + educ + sex", "binomial"), Model("educ ~ age + married"),
+    )  # fmt: skip
     return _of_sample(frame, models, "married")
 
 
@@ -186,11 +179,9 @@ def cervical() -> Table:
     for name in ("smokes", "hormonal", "iud", "stds", "biopsy"):
         frame[name] = frame[name].astype(float).map({0.0: "no", 1.0: "yes"})
     models = (
-        Model("pregnancies ~ age + first", "poisson"),
-        Model("first ~ age + smokes"),
-        Model("smokes ~ age + partners", "binomial"),
-        Model("iud ~ age + pregnancies", "binomial"),
-    )
+        Model("pregnancies ~ age + first", "poisson"), Model("first ~ age + smokes"),
+        Model("smokes ~ age + partners", "binomial"), Model("iud ~ age + pregnancies", "binomial"),
+    )  # fmt: skip
     return _of_sample(frame, models, "iud")
 
 
@@ -199,11 +190,9 @@ def diabetes() -> Table:
     frame = datasets.load_diabetes(as_frame=True, scaled=False).frame
     frame["sex"] = frame["sex"].map({1.0: "a", 2.0: "b"})
     models = (
-        Model("target ~ bmi + bp + s5"),
-        Model("target > 150 ~ bmi + sex", "binomial"),
-        Model("s1 ~ s2 + age"),
+        Model("target ~ bmi + bp + s5"), Model("target > 150 ~ bmi + sex", "binomial"), Model("s1 ~ s2 + age"),
         Model("bp ~ age + sex"),
-    )
+    )  # fmt: skip
     return _of_sample(frame, models, "target")
 
 
@@ -212,10 +201,9 @@ def wine() -> Table:
     frame = datasets.load_wine(as_frame=True).frame
     frame["target"] = frame["target"].map({0: "a", 1: "b", 2: "c"})
     models = (
-        Model("proline ~ alcohol + color_intensity"),
-        Model("flavanoids ~ total_phenols + hue"),
+        Model("proline ~ alcohol + color_intensity"), Model("flavanoids ~ total_phenols + hue"),
         Model("target == 'a' ~ alcohol + magnesium", "binomial"),
-    )
+    )  # fmt: skip
     return _of_sample(frame, models, "target")
 
 

@@ -115,11 +115,8 @@ def main() -> None:
         visits(1500, given.seed + 1, 900_000).to_csv(public, index=False)
         started = time.perf_counter()
         draft = release_side.draft_domain(
-            public,
-            this_sample_is_public=True,
-            without=["patient_id", "notes"],
-            missing_codes={"bmi": [-9], "pain": [999]},
-        )
+            public, this_sample_is_public=True, without=["patient_id", "notes"], missing_codes={"bmi": [-9], "pain": [999]},
+        )  # fmt: skip
         checks = [
             f"{name}: {note}" for name, notes in draft.notes.items() for note in notes if note.startswith("CHECK")
         ]

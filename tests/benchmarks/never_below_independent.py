@@ -86,12 +86,9 @@ def simulated() -> Table:
     rng, n = np.random.default_rng(0), SIMULATED_ROWS
     levels = {"pair": 2, "few": 4, "some": 7, "many": 15, "rare": 5}
     numbers = {
-        "normal": rng.normal(50, 12, n),
-        "skewed": rng.exponential(15, n),
-        "even": rng.uniform(0, 100, n),
-        "spiked": np.where(rng.random(n) < 0.6, 0, rng.gamma(3, 8, n)),
-        "two": rng.normal(rng.choice([30, 70], n), 8),
-    }
+        "normal": rng.normal(50, 12, n), "skewed": rng.exponential(15, n), "even": rng.uniform(0, 100, n),
+        "spiked": np.where(rng.random(n) < 0.6, 0, rng.gamma(3, 8, n)), "two": rng.normal(rng.choice([30, 70], n), 8),
+    }  # fmt: skip
     frame = pd.DataFrame({name: np.clip(np.rint(values), 0, 100).astype(int) for name, values in numbers.items()})
     for name, size in levels.items():
         frame[name] = rng.choice(size, n, p=rng.dirichlet(np.full(size, 0.3 if name == "rare" else 2.0)))

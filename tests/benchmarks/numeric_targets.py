@@ -42,11 +42,9 @@ from release_side import publish
 
 ROWS, TEST_ROWS = 20_000, 10_000
 REGRESSORS: dict[str, Callable[[], Any]] = {
-    "linear": LinearRegression,
-    "forest": lambda: RandomForestRegressor(50, random_state=0),
-    "boosting": lambda: HistGradientBoostingRegressor(random_state=0),
-    "neighbours": lambda: KNeighborsRegressor(20),
-}
+    "linear": LinearRegression, "forest": lambda: RandomForestRegressor(50, random_state=0),
+    "boosting": lambda: HistGradientBoostingRegressor(random_state=0), "neighbours": lambda: KNeighborsRegressor(20),
+}  # fmt: skip
 DAY = np.datetime64("2010-01-01")
 
 

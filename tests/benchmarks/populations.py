@@ -89,11 +89,9 @@ def adult_rows(n: int, rng: np.random.Generator) -> pd.DataFrame:
 Population: TypeAlias = tuple[Domain, Callable[[int, np.random.Generator], pd.DataFrame], dict[str, Any]]
 _SIMULATED: dict[str, Population] = {
     "numeric": (NUMERIC, numeric_rows, {"kernel": "gaussian:lengthscale=3"}),
-    "mixed": (MIXED, mixed_rows, {"kernel": "table"}),
-    "margins": (MIXED, mixed_rows, {"kernel": "margins"}),
-    "simulated": (WIDE, wide_rows, {"kernel": "adaptive"}),
-    "independent": (WIDE, independent_rows, {"kernel": "adaptive"}),
-}
+    "mixed": (MIXED, mixed_rows, {"kernel": "table"}), "margins": (MIXED, mixed_rows, {"kernel": "margins"}),
+    "simulated": (WIDE, wide_rows, {"kernel": "adaptive"}), "independent": (WIDE, independent_rows, {"kernel": "adaptive"}),
+}  # fmt: skip
 
 
 def population(name: str) -> Population:

@@ -105,10 +105,9 @@ def tell_releases(kinds: Sequence[str], repetitions: int) -> None:
         table = draw(6000, np.random.default_rng(5))
         release_side.publish(table, domain, epsilon=1, delta=DELTA, kernel="adaptive", uncounted=True, output=first)
         options: dict[str, tuple[Domain, dict[str, Any]]] = {
-            "chosen": (domain, {"kernel": "adaptive"}),
-            "like": (domain, {"like": first}),
+            "chosen": (domain, {"kernel": "adaptive"}), "like": (domain, {"like": first}),
             "smooth": (few, {"kernel": "table", "features": 400, "points": 150}),
-        }
+        }  # fmt: skip
         for kind in kinds:
             (own, how), releases = options[kind], dict[str, list[ka.Release]]()
             for j, alter in enumerate(_ALTERED):

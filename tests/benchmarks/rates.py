@@ -5,17 +5,13 @@
 Rates of Balog, Tolstikhin & Schölkopf (2018), Propositions 5, 6 and 8, at fixed (ε, δ), in our words. N rows of a population
 with embedding μ; τ, the noise on a coordinate, is of order 1/N, and rows alone are N^(−1/2) from μ.
 
-    public share   Algorithm 1 whose M = N/20 points are rows of the table: N^(−1/2). μ is M^(−1/2) from the mean of the points,
-                   which is in their span, and noise has norm √M τ.
+    public share   Algorithm 1 whose M = N/20 points are rows of the table: N^(−1/2).
     covering       Algorithm 1 on M points drawn from a bounded domain in D dimensions, k Lipschitz: N^(−1/(D+1)) with M of order
-                   N^(2D/(D+1)). A row is M^(−1/D) from the next point (up to logarithms), their images M^(−1/2D): ‖k_x −
-                   k_z‖² = k(x, x) + k(z, z) − 2k(x, z) is of the order of ‖x − z‖, no smaller for a kernel with a kink at 0.
-    features       Algorithm 2 with F of order N^(4/3): N^(−1/3). F features know k to F^(−1/2) everywhere on the domain, squared
-                   distances of measures of bounded mass as well, and so distances to F^(−1/4); noise has norm √F τ.
+                   N^(2D/(D+1)). The kernel has a kink (matern 1/2): a smoother one is faster.
+    features       Algorithm 2 with F of order N^(4/3): N^(−1/3).
 
-These are bounds: a kernel that is smoother, or a fit that leaves noise out, may do better. Algorithm 1 has its weights as
-published; "probability" is this package's default for the same points. The kernels: one with a kink (matern 1/2), on a
-population of 10,000 atoms, and a Gaussian one, whose population is known in closed form.
+These are bounds. Algorithm 1 has its weights as published; "probability" is this package's default for the same points. Kernels:
+one with a kink, on a population of 10,000 atoms, and a Gaussian one, whose population is known in closed form.
 
 Printed: errors ‖Σ w k(z, ·) − μ‖ (root mean square of the seeds), their slope in log N with its standard error (least
 squares over all draws), and that of the distance to the table's own embedding, which leaves sampling out. Noise comes from

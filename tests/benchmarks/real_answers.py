@@ -65,10 +65,9 @@ def mean(expression: str, where: str | None = None) -> Asked:
 
 def _quantile(column: str, level: float) -> Asked:
     return Asked(
-        f"quantile {level} of {column}",
-        lambda r: r.quantile(column, level),
+        f"quantile {level} of {column}", lambda r: r.quantile(column, level),
         lambda t: float(np.quantile(t[column], level, method="inverted_cdf")),
-    )
+    )  # fmt: skip
 
 
 def _correlation(x: str, y: str) -> Asked:

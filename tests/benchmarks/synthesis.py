@@ -45,16 +45,13 @@ from kmeanalyst.releases.domain.numbers import Integer, Number, Real
 PROTOCOL = ANCHORS / "adult_protocol.json"
 DELTA = 1e-5
 MODELS: dict[str, Callable[[], Any]] = {
-    "LR": lambda: LogisticRegression(max_iter=2000, random_state=0),
-    "GNB": GaussianNB,
-    "SVC": lambda: LinearSVC(random_state=0),
-    "tree": lambda: DecisionTreeClassifier(random_state=0),
-    "LDA": LinearDiscriminantAnalysis,
-    "Ada": lambda: AdaBoostClassifier(random_state=0),
+    "LR": lambda: LogisticRegression(max_iter=2000, random_state=0), "GNB": GaussianNB,
+    "SVC": lambda: LinearSVC(random_state=0), "tree": lambda: DecisionTreeClassifier(random_state=0),
+    "LDA": LinearDiscriminantAnalysis, "Ada": lambda: AdaBoostClassifier(random_state=0),
     "RF": lambda: RandomForestClassifier(100, random_state=0, n_jobs=-1),
     "HGB": lambda: HistGradientBoostingClassifier(random_state=0),
     "MLP": lambda: MLPClassifier(max_iter=15, random_state=0),
-}
+}  # fmt: skip
 SUMMARY = {  # figure → heading; the anchors file has the same names
     "roc": "ROC", "pr": "PR", "tv_1way": "1-way", "tv_2way": "2-way", "seconds": "s", "peak_MB": "MB",
 }  # fmt: skip

@@ -27,12 +27,9 @@ def made(*columns: str):
 
 def test_what_is_said_is_a_domain_and_what_is_not_is_named_by_the_next_command():
     said = (
-        "age:integer:0..120",
-        "cost:real:-5.5..1e6",
-        "left:date:2020-01-01..2024-12-31",
-        "sex:categorical:F,M",
+        "age:integer:0..120", "cost:real:-5.5..1e6", "left:date:2020-01-01..2024-12-31", "sex:categorical:F,M",
         "ill:boolean",
-    )
+    )  # fmt: skip
     assert made(*said, "--output", "d.toml").exit_code == 0
     domain = read_domain("d.toml")
     assert (domain["age"].upper, domain["cost"].lower, domain["left"].upper) == (120, -5.5, "2024-12-31")

@@ -12,14 +12,10 @@ from kmeanalyst.cli.main import main
 
 GOLDEN = paths.TESTS / "golden" / "examples" / "adult.kme"
 COMMANDS = [
-    "report a.kme --output a.kme",
-    "export a.kme a.csv",
-    "plot a.kme age --output a.png",
-    "plot a.kme age --sample s.csv --output s.png",
-    "train a.kme --target income --output a.skops",
-    "train a.kme --target income --test s.csv --output s.skops",
-    "transform a.kme double=age*2 --output a.kme",
-]
+    "report a.kme --output a.kme", "export a.kme a.csv", "plot a.kme age --output a.png",
+    "plot a.kme age --sample s.csv --output s.png", "train a.kme --target income --output a.skops",
+    "train a.kme --target income --test s.csv --output s.skops", "transform a.kme double=age*2 --output a.kme",
+]  # fmt: skip
 
 
 def test_an_output_that_is_a_source_is_refused_and_the_source_stays(tmp_path: Path, monkeypatch):

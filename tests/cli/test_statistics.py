@@ -53,10 +53,8 @@ def test_print_shows_the_notes_of_numbers_once(mixed_release):
 
 def test_a_terminal_of_80_columns_breaks_no_line_inside_a_word_or_a_number(mixed_path, monkeypatch):
     asked = [
-        ("info", mixed_path),
-        ("table", mixed_path, "married", "city"),
-        ("glm", mixed_path, "age ~ married + city"),
-    ]
+        ("info", mixed_path), ("table", mixed_path, "married", "city"), ("glm", mixed_path, "age ~ married + city"),
+    ]  # fmt: skip
     files = [call("kmeanalyst", *arguments).stdout for arguments in asked]
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda stream: True)

@@ -14,17 +14,8 @@ import paths
 
 MODULES = sorted([*paths.ROOT.glob("kmeanalyst/**/*.py"), *paths.ROOT.glob("release_side/**/*.py")])
 FLOORS = [
-    "kernels",
-    "releases",
-    "sources",
-    "representation",
-    "inference",
-    "learning",
-    "plots",
-    "report",
-    "release",
-    "cli",
-]
+    "kernels", "releases", "sources", "representation", "inference", "learning", "plots", "report", "release", "cli",
+]  # fmt: skip
 CURATORS_UPPER_FLOORS = (
     "release_side.publishing",
     "release_side.quality",

@@ -26,11 +26,9 @@ def values(release: Release) -> dict[str, object]:
     """What a reader must find, in numbers that do not depend on how it is written."""
     points = release.encoded_points
     found: dict[str, object] = {
-        "columns": release.domain.to_dict(),
-        "encoded_points": np.where(np.isnan(points), None, points).tolist(),
-        "weights": release.weights.tolist(),
-        "gram_of_first_points": release.kernel.gram(points[:3], points[:3]).tolist(),
-    }
+        "columns": release.domain.to_dict(), "encoded_points": np.where(np.isnan(points), None, points).tolist(),
+        "weights": release.weights.tolist(), "gram_of_first_points": release.kernel.gram(points[:3], points[:3]).tolist(),
+    }  # fmt: skip
     if release.statement is not None:
         found["statement"] = release.statement.to_dict()
     if release.derived:

@@ -317,12 +317,11 @@ def exactly(kernel: Any, x: float, y: float) -> Any:
 
 
 MANY_ROUNDINGS = {
-    "dates of a century": (Periodic(365.2425, (5.7,)), 20000.0),
-    "a million periods": (Periodic(1.0, (0.1,)), 1e6),
+    "dates of a century": (Periodic(365.2425, (5.7,)), 20000.0), "a million periods": (Periodic(1.0, (0.1,)), 1e6),
     "a small softened product": (SoftenedProduct((Gaussian(1.0),), 0.001), 3.0),
     "a thousand factors": (Product((Gaussian(100.0),) * 1000), 3.0),
     "a thousand scales": (MultiScale(tuple(i + 1.0 for i in range(1000))), 3.0),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MANY_ROUNDINGS)

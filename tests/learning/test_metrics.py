@@ -55,11 +55,9 @@ OF_THREE_CLASSES = OF_LABELS | {
     ),
 }
 OF_NUMBERS: dict[str, Callable[..., float]] = {
-    "r2": _plain(sk.r2_score),
-    "mean_squared_error": _plain(sk.mean_squared_error),
-    "root_mean_squared_error": _plain(sk.root_mean_squared_error),
-    "mean_absolute_error": _plain(sk.mean_absolute_error),
-}
+    "r2": _plain(sk.r2_score), "mean_squared_error": _plain(sk.mean_squared_error),
+    "root_mean_squared_error": _plain(sk.root_mean_squared_error), "mean_absolute_error": _plain(sk.mean_absolute_error),
+}  # fmt: skip
 
 
 def classified(n: int, k: int, seed: int, grain: int = 4) -> Predictions:

@@ -70,11 +70,9 @@ KINDS = [(name, kind) for name, kind in all_estimators(["classifier", "regressor
 WITH: dict[str, dict[str, Any]] = {
     "MLPClassifier": {"solver": "lbfgs", "alpha": 1.0, "hidden_layer_sizes": 10},
     "MLPRegressor": {"solver": "lbfgs", "alpha": 1.0, "hidden_layer_sizes": 10},
-    "RadiusNeighborsClassifier": {"radius": 1.5},
-    "RadiusNeighborsRegressor": {"radius": 1.5},
-    "IsotonicRegression": {"out_of_bounds": "clip"},
-    "RANSACRegressor": {"min_samples": 20},
-}
+    "RadiusNeighborsClassifier": {"radius": 1.5}, "RadiusNeighborsRegressor": {"radius": 1.5},
+    "IsotonicRegression": {"out_of_bounds": "clip"}, "RANSACRegressor": {"min_samples": 20},
+}  # fmt: skip
 COLUMNS = {"CategoricalNB": ["city", "smokes"], "IsotonicRegression": ["a"]}
 REFUSED = {  # by scikit-learn itself: several targets, more components than targets, more columns than ranks
     "CCA", "MultiTaskElasticNet", "MultiTaskElasticNetCV", "MultiTaskLasso", "MultiTaskLassoCV", "PLSCanonical",

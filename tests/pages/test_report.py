@@ -179,18 +179,15 @@ def test_every_drawing_has_a_title_and_a_description_and_is_made_of_text(mixed):
 def test_the_numbers_of_the_page_are_the_estimates_of_the_release(mixed_release, mixed):
     cells = {float(a["data-v"] or "nan") for a in mixed.of("td") if "data-v" in a}
     asked = {
-        "age": mixed_release.mean("age"),
-        "age's deviation": mixed_release.std("age"),
-        "age's median": mixed_release.quantile("age", 0.5),
-        "income": mixed_release.mean("income"),
+        "age": mixed_release.mean("age"), "age's deviation": mixed_release.std("age"),
+        "age's median": mixed_release.quantile("age", 0.5), "income": mixed_release.mean("income"),
         "children": mixed_release.mean("children", where="not missing(children)"),
         "no children known": mixed_release.probability("missing(children)"),
-        "Zürich": mixed_release.probability("city == 'Zürich'"),
-        "married": mixed_release.probability("married"),
+        "Zürich": mixed_release.probability("city == 'Zürich'"), "married": mixed_release.probability("married"),
         "30 to 50": mixed_release.probability("30 <= age < 50"),
         "no gain": mixed_release.probability("`capital.gain` == 0"),
         "school missing": mixed_release.probability("missing(school)"),
-    }
+    }  # fmt: skip
     for name, estimate in asked.items():
         assert estimate.value in cells, name
     errors = cells | {float(a["data-error"] or "nan") for a in mixed.of("td") if "data-error" in a}

@@ -14,10 +14,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.representation.weights import convex_fit
 
 SETS = {
-    "probability": convex_fit.PROBABILITIES,
-    "bounded": convex_fit.ConvexSet(1.0, signed=True),
+    "probability": convex_fit.PROBABILITIES, "bounded": convex_fit.ConvexSet(1.0, signed=True),
     "loosely bounded": convex_fit.ConvexSet(2.5, signed=True),
-}
+}  # fmt: skip
 
 
 @given(v=arrays(np.float64, st.integers(1, 12), elements=st.floats(-1e6, 1e6)))

@@ -73,10 +73,8 @@ def test_published_weights_are_the_coordinates_solved_for_the_basis():
 def test_a_fit_is_solved_to_a_hundredth_of_the_noise_on_one_coordinate(view: str):
     feature_map, points, rows = subspace()
     measurement, features, allowed = (
-        measured(feature_map, rows, noise_scale=1e-4),
-        feature_map(points),
-        default_set(view),
-    )
+        measured(feature_map, rows, noise_scale=1e-4), feature_map(points), default_set(view),
+    )  # fmt: skip
     weights = fit_weights(features, measurement, allowed)
     gap = duality_gap(features @ features.T, features @ measurement.vector, allowed, weights)
     assert gap <= 0.01 * 1e-4**2

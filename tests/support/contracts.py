@@ -213,11 +213,10 @@ FAMILIES: dict[str, Callable[[KernelCase, int, np.random.Generator], FeatureMap]
     "sum": _composed, "product": _composed, "scaled": _composed, "on-columns": _composed,
 }  # fmt: skip
 HATS = [
-    KernelCase("laplacian", Laplacian(3.0), (0, 0)),
-    KernelCase("fine laplacian", Laplacian(0.05), (0, 0, 0)),
+    KernelCase("laplacian", Laplacian(3.0), (0, 0)), KernelCase("fine laplacian", Laplacian(0.05), (0, 0, 0)),
     KernelCase("scaled laplacian", Scaled(2.5, Laplacian(2.0)), (0,)),
     KernelCase("matern 1/2 of one column", Matern(0.5, 2.0), (0,)),
-]
+]  # fmt: skip
 _CASES = {
     "random-fourier": SHIFT_INVARIANT, "nystroem": KERNELS,
     "certified-nystroem": [case for case in KERNELS if case.kernel.nonnegative], "pivots": KERNELS,

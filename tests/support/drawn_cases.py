@@ -39,11 +39,6 @@ def of_tables() -> ka.Release:
 
 
 OF_TABLES = (
-    "age",
-    "sex == 'F'",
-    "job == 'b'",
-    "sex == 'F' and job == 'b'",
-    "age * (sex == 'F')",
-    "gain > 20",
+    "age", "sex == 'F'", "job == 'b'", "sex == 'F' and job == 'b'", "age * (sex == 'F')", "gain > 20",
     "job == 'b' and age > 40",
-)
+)  # fmt: skip

@@ -144,10 +144,8 @@ _GOLDEN = paths.TESTS / "golden"
 _RELEASE = _GOLDEN / "examples" / "adult.kme"
 _COUNTED = _GOLDEN / "examples" / "counted.kme"
 _TABLES = {
-    "private.csv": ("private", 1000),
-    "public_sample.csv": ("public_sample", 500),
-    "my_sample.csv": ("sample", 1500),
-}
+    "private.csv": ("private", 1000), "public_sample.csv": ("public_sample", 500), "my_sample.csv": ("sample", 1500),
+}  # fmt: skip
 
 
 def ready_folder(folder: Path) -> None:

@@ -128,13 +128,8 @@ def check(folder: Path, older: bytes) -> str:
             and len(ledger.Ledger(folder / "ledger").accounts()[0].releases) == 1
         )
     others = {path.name for path in folder.iterdir()} - {
-        "ledger",
-        "ledger-journal",
-        "out.kme",
-        "out.kme.under-way",
-        "finished.kme",
-        "drawn",
-    }
+        "ledger", "ledger-journal", "out.kme", "out.kme.under-way", "finished.kme", "drawn",
+    }  # fmt: skip
     assert all(name.startswith(".out.kme.") and name.endswith(".partial") for name in others), others
     return "published" if new else "drawn" if drawn else "spent" if spends else "nothing"
 

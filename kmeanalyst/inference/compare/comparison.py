@@ -145,13 +145,10 @@ class Comparison:
         others = {"pairs": self.pairs, "differences": self.differences}
         tables = {"columns": self.columns.reset_index(), **others}
         return {
-            "overall": _plain(self.overall.to_dict() | {"adjusted": self.adjusted}),
-            "pvalue": self.pvalue,
-            "differs": self.differs,
-            "level": self.level,
-            **{name: _plain(frame.to_dict("records")) for name, frame in tables.items()},
-            "notes": list(self.notes),
-        }
+            "overall": _plain(self.overall.to_dict() | {"adjusted": self.adjusted}), "pvalue": self.pvalue,
+            "differs": self.differs, "level": self.level,
+            **{name: _plain(frame.to_dict("records")) for name, frame in tables.items()}, "notes": list(self.notes),
+        }  # fmt: skip
 
     def to_text(self, top: int = 10) -> str:
         """What differs, for a reader: at most `top` lines of each kind.

@@ -25,16 +25,11 @@ def _power(x: Any, power: float) -> tuple[Any, Any]:
 
 
 RULES: dict[str, Rule] = {
-    "+": lambda a, b: (a + b, 1.0, 1.0),
-    "-": lambda a, b: (a - b, 1.0, -1.0),
-    "*": lambda a, b: (a * b, b, a),
-    "/": lambda a, b: ((value := np.true_divide(a, b)), np.true_divide(1.0, b), -value / b),
-    "**": _power,
-    "negative": lambda x: (-x, -1.0),
-    "sqrt": lambda x: (np.sqrt(x), np.true_divide(0.5, np.sqrt(x))),
-    "log": lambda x: (np.log(x), np.true_divide(1.0, x)),
-    "exp": lambda x: (np.exp(x), np.exp(x)),
-}
+    "+": lambda a, b: (a + b, 1.0, 1.0), "-": lambda a, b: (a - b, 1.0, -1.0), "*": lambda a, b: (a * b, b, a),
+    "/": lambda a, b: ((value := np.true_divide(a, b)), np.true_divide(1.0, b), -value / b), "**": _power,
+    "negative": lambda x: (-x, -1.0), "sqrt": lambda x: (np.sqrt(x), np.true_divide(0.5, np.sqrt(x))),
+    "log": lambda x: (np.log(x), np.true_divide(1.0, x)), "exp": lambda x: (np.exp(x), np.exp(x)),
+}  # fmt: skip
 _UFUNCS = {np.add: "+", np.subtract: "-", np.multiply: "*", np.true_divide: "/"}
 
 

@@ -39,13 +39,10 @@ def test_with_noise(a: Side, b: Side, directions: Directions) -> dict[str, Any]:
     covariance, noise = b.draws.of_a_row, a.measurement
     statistic, pvalue = noise_aware_test(difference, directions, covariance, shrink, noise, b.draws)
     return {
-        "statistic": statistic,
-        "pvalue": pvalue,
-        "mmd_squared": a.squared_norm + b.squared_norm - 2 * float(a.mean @ b.mean),
-        "method": "noise-aware weighted MMD, release against sample",
-        "n_sample_rows": b.n_rows,
+        "statistic": statistic, "pvalue": pvalue, "mmd_squared": a.squared_norm + b.squared_norm - 2 * float(a.mean @ b.mean),
+        "method": "noise-aware weighted MMD, release against sample", "n_sample_rows": b.n_rows,
         **size_of_difference(difference, directions, covariance, b.variance, shrink, noise),
-    }
+    }  # fmt: skip
 
 
 def direction_weights(directions: Directions, shrink: float, noise_variance: float) -> Array:

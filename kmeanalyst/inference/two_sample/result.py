@@ -119,8 +119,6 @@ def fields_about(releases: Sequence[ReleaseData]) -> dict[str, Any]:
     """The fields of a TestResult about the privacy of releases; N, ε and δ of a single one."""
     one = releases[0].statement if len(releases) == 1 else None
     return {
-        "noise_aware": all(release.measurement is not None for release in releases),
-        "n_release_rows": one and one.n_rows,
-        "epsilon": one and one.epsilon,
-        "delta": one and one.delta,
-    }
+        "noise_aware": all(release.measurement is not None for release in releases), "n_release_rows": one and one.n_rows,
+        "epsilon": one and one.epsilon, "delta": one and one.delta,
+    }  # fmt: skip

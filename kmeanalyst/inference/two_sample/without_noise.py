@@ -88,15 +88,12 @@ def _permutation_test(pair: Pair, kernels: Sequence[Kernel], permutations: int, 
     exceed = int((statistics[1:] >= statistics[0] - tie).sum())
     several = f", the largest of {len(kernels)} kernels' statistics" if len(kernels) > 1 else ""
     return TestResult(
-        statistic=float(statistics[0]) if len(kernels) > 1 else first.observed,
-        pvalue=(exceed + 1) / (permutations + 1),
+        statistic=float(statistics[0]) if len(kernels) > 1 else first.observed, pvalue=(exceed + 1) / (permutations + 1),
         mmd_squared=first.observed,
-        method=f"MMD permutation test ({permutations} permutations), sample against sample{several}",
-        n_release_points=n,
-        n_sample_rows=m,
-        notes=(*pair.notes, *_aggregate_notes(standard, kernels)),
+        method=f"MMD permutation test ({permutations} permutations), sample against sample{several}", n_release_points=n,
+        n_sample_rows=m, notes=(*pair.notes, *_aggregate_notes(standard, kernels)),
         **precision.of_two_samples(first.sums, first.observed, _margin(first.statistics[1:])),
-    )
+    )  # fmt: skip
 
 
 def _named_kernels(choice: KernelChoice) -> list[Kernel]:
@@ -182,12 +179,9 @@ def _assembled(sums: GramSums, statistics: Array) -> _Relabelled:
     # rounding errors of the entries are independent: they add as the squares of the entries do
     entries = np.sqrt(sums.squares @ (1, 2, 1)) * n * m / (n + m) ** 2
     return _Relabelled(
-        statistics=statistics,
-        observed=within / (n * (n - 1)) + beyond / (m * (m - 1)) - 2 * across / (n * m),
-        tie=float(64 * _FLOAT32 * rate**2 * entries),
-        scale=float(np.sqrt(2 * (square or 0.0)) * rate),
-        sums=sums,
-    )
+        statistics=statistics, observed=within / (n * (n - 1)) + beyond / (m * (m - 1)) - 2 * across / (n * m),
+        tie=float(64 * _FLOAT32 * rate**2 * entries), scale=float(np.sqrt(2 * (square or 0.0)) * rate), sums=sums,
+    )  # fmt: skip
 
 
 def _margin(relabelled: Array) -> float | None:
@@ -222,14 +216,10 @@ def test_of_fixed(fixed: KernelMean, rows: Array, notes: Sequence[str]) -> dict[
     null = NormalQuadraticForm(eigenvalues * ((own - among) / max(eigenvalues.sum(), 1e-300)) / n)
     statistic = max(0.0, unbiased + (own - among) / n)
     return {
-        "statistic": statistic,
-        "pvalue": null.sf(statistic),
-        "mmd_squared": unbiased,
-        "method": "MMD, fixed weighted points against sample",
-        "n_sample_rows": n,
-        "notes": (_NOTE, *notes),
+        "statistic": statistic, "pvalue": null.sf(statistic), "mmd_squared": unbiased,
+        "method": "MMD, fixed weighted points against sample", "n_sample_rows": n, "notes": (_NOTE, *notes),
         **_precision(unbiased, null, square, witness, n),
-    }
+    }  # fmt: skip
 
 
 def _from_some_rows(fixed: KernelMean, sample: KernelMean) -> tuple[Array, float | None, Array]:

@@ -95,18 +95,11 @@ def test_against_sample(
         for one in releases if one.statement is not None and len(releases) > 1
     ]  # fmt: skip
     return TestResult(
-        statistic=statistic,
-        pvalue=form.sf(statistic),
-        mmd_squared=statistic - expected,
-        method="noise-aware MMD, random variable against sample",
-        n_release_points=n,
-        n_sample_rows=len(rows),
-        noise_floor=float(np.sqrt(expected)),
-        mmd_interval=form.interval(difference),
-        detectable_mmd=form.detectable(np.diag(own)),
-        notes=(*distribution.model.notes, *guarantees),
-        **fields_about(releases),
-    )
+        statistic=statistic, pvalue=form.sf(statistic), mmd_squared=statistic - expected,
+        method="noise-aware MMD, random variable against sample", n_release_points=n, n_sample_rows=len(rows),
+        noise_floor=float(np.sqrt(expected)), mmd_interval=form.interval(difference),
+        detectable_mmd=form.detectable(np.diag(own)), notes=(*distribution.model.notes, *guarantees), **fields_about(releases),
+    )  # fmt: skip
 
 
 def _names(nodes: Nodes) -> str:

@@ -16,19 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from kmeanalyst.inference.estimate import population
 from kmeanalyst.inference.estimate.error_model import IndependentErrors, Terms
 from kmeanalyst.inference.estimate.estimate import INDEPENDENT
-from kmeanalyst.inference.estimate.population import (
-    Distribution,
-    Population,
-    check_condition,
-    check_defined,
-    infeasible_value,
-    population_of,
-    positive_probability,
-    released_view,
-    shown,
-)
 from kmeanalyst.inference.variables.nodes import Node, RowGrid, values_at
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
@@ -72,7 +62,7 @@ def check_bounded(weights: Sequence[Array], what: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class ProductDistribution(Distribution):
+class ProductDistribution(population.Distribution):
     """Weighted combinations of several releases' points, given a condition or not.
 
     factors     the releases' populations, in one view.
@@ -82,7 +72,7 @@ class ProductDistribution(Distribution):
     given       (n,) bool over the rows of all grids, whether the condition holds; None without one.
     """
 
-    factors: tuple[Population, ...]
+    factors: tuple[population.Population, ...]
     grids: tuple[RowGrid, ...]
     weights: Array
     others: tuple[Array, ...] = field(repr=False)
@@ -122,7 +112,7 @@ class ProductDistribution(Distribution):
         values[~np.isfinite(values)] = np.nan
         if self.given is not None:
             values[~self.given] = 0.0
-        check_defined(values[: len(self.weights)], question.exclusion)
+        population.check_defined(values[: len(self.weights)], question.exclusion)
         return values
 
     def influence(self, derivative: Array) -> Array:
@@ -160,19 +150,21 @@ class ProductDistribution(Distribution):
             feasible = joint_distribution([factor.release for factor in self.factors], self.conditions, "probability")
         except ValueError:
             feasible = None
-        return infeasible_value(what, feasible, value)
+        return population.infeasible_value(what, feasible, value)
 
 
 def joint_distribution(
     releases: Sequence[ReleaseData], conditions: Sequence[Node], view: View | None, *, n_others: int = _N_OTHERS
-) -> Distribution:
+) -> population.Distribution:
     """The distribution of one release, or the product of several, given conditions; ValueError where these have probability 0.
 
     n_others  combinations of the other releases' points, at most, that an influence on one is averaged over.
     """
     if len(releases) == 1:
-        return population_of(releases[0], where=tuple(conditions), view=view)
-    factors = tuple(population_of(release, view=view or released_view(release)) for release in releases)
+        return population.population_of(releases[0], where=tuple(conditions), view=view)
+    factors = tuple(
+        population.population_of(release, view=view or population.released_view(release)) for release in releases
+    )
     rng = np.random.default_rng(0)
     joint, weights = _combined(factors, MOST_COMBINATIONS, DRAWN, rng)
     grids, masses = [joint], []
@@ -190,18 +182,18 @@ def _given(product: ProductDistribution, conditions: tuple[Node, ...]) -> Produc
     held = [product.values(condition) for condition in conditions]
     n = len(product.weights)
     for values in held:
-        check_condition(values[:n])
+        population.check_condition(values[:n])
     given = np.logical_and.reduce([values == 1 for values in held])
-    probability = positive_probability(float(product.weights @ given[:n]))
+    probability = population.positive_probability(float(product.weights @ given[:n]))
     weights = product.weights * given[:n] / probability
-    text = " and ".join(map(shown, conditions))
+    text = " and ".join(map(population.shown, conditions))
     return replace(
         product, conditions=conditions, condition=text, given=given, probability=probability, weights=weights
     )
 
 
 def _combined(
-    factors: tuple[Population, ...], most: int, drawn: int, rng: np.random.Generator, *, flat: bool = False
+    factors: tuple[population.Population, ...], most: int, drawn: int, rng: np.random.Generator, *, flat: bool = False
 ) -> tuple[RowGrid, Array]:
     """All combinations of the points, or `drawn` of them where there are more than `most`, and their weights.
 

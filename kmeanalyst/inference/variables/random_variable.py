@@ -16,15 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.estimate import population
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, list_of_notes
-from kmeanalyst.inference.estimate.population import (
-    Distribution,
-    Population,
-    check_defined,
-    default_view,
-    estimate,
-    estimates,
-)
 from kmeanalyst.inference.questions.expectation import mean_of, probability_of, statistic_of
 from kmeanalyst.inference.questions.groups import Group, increasing
 from kmeanalyst.inference.questions.moments import deviation_of, variance_of
@@ -49,7 +42,7 @@ _MIDDLE = (0.01, 0.99)  # orders of two quantiles: default ranges divide what li
 
 
 def histogram_of(
-    distribution: Distribution, node: Node, bins: int | Sequence[float] | None, level: float
+    distribution: population.Distribution, node: Node, bins: int | Sequence[float] | None, level: float
 ) -> pd.DataFrame:
     """Probabilities of a variable's groups with error bars.
 
@@ -57,7 +50,7 @@ def histogram_of(
            (10 by default): equal ones between the 1 % and 99 % points of |w|, the first and last unbounded. A list: edges,
            the last range closed; values outside are in no range.
     """
-    if isinstance(distribution, Population) and node.column is not None:
+    if isinstance(distribution, population.Population) and node.column is not None:
         return histogram_of_groups(distribution, node.column, bins, level)
     values = distribution.values(node)
     if node.kind == "condition" and bins is None:
@@ -72,7 +65,7 @@ def histogram_of(
         statistic_of(distribution, np.where(np.isnan(values), np.nan, holds), group.condition)
         for holds, group in zip(inside, groups, strict=True)
     ]
-    return histogram_frame(estimates(distribution, statistics), groups, node.text, level)
+    return histogram_frame(population.estimates(distribution, statistics), groups, node.text, level)
 
 
 def _range(node: Node, left: float, right: float, last: bool) -> Group:
@@ -258,7 +251,7 @@ class RandomVariable(VariableOperators, Printed):
         return replace(self, nodes=nodes, view=first.view, conditions=first.conditions)
 
     @cached_property
-    def _distribution(self) -> Distribution:
+    def _distribution(self) -> population.Distribution:
         distribution = joint_distribution(self.releases, self.conditions, self.view)
         if any(node.column is None for node in self.nodes):
             factors = distribution.factors if isinstance(distribution, ProductDistribution) else (distribution,)
@@ -266,7 +259,7 @@ class RandomVariable(VariableOperators, Printed):
         return distribution
 
     @property
-    def _distribution_of_features(self) -> Distribution:
+    def _distribution_of_features(self) -> population.Distribution:
         return joint_distribution(self.releases, self.conditions, self.view, n_others=variable_distance.N_OTHERS)
 
     @property
@@ -293,7 +286,7 @@ class RandomVariable(VariableOperators, Printed):
         >>> (release["age"] + 1).mean()
         age + 1: 39.60 ± 0.43 (95 %: 38.75 to 40.45; privacy 0.26, sampling 0.18, resolution 0.30)
         """
-        return estimate(self._distribution, mean_of(self._distribution, self._node))
+        return population.estimate(self._distribution, mean_of(self._distribution, self._node))
 
     def var(self) -> Estimate:
         """The variance, with its error bar; negative under some signed weights, and a note says so.
@@ -301,7 +294,7 @@ class RandomVariable(VariableOperators, Printed):
         >>> release["age"].var()
         var(age): 195 ± 17 (95 %: 161 to 229; privacy 10, sampling 4, resolution 13)
         """
-        return estimate(self._distribution, variance_of(self._distribution, self._node))
+        return population.estimate(self._distribution, variance_of(self._distribution, self._node))
 
     def std(self) -> Estimate:
         """The standard deviation, with its error bar.
@@ -309,7 +302,7 @@ class RandomVariable(VariableOperators, Printed):
         >>> release["age"].std()
         std(age): 13.97 ± 0.62 (95 %: 12.71 to 15.13; privacy 0.37, sampling 0.13, resolution 0.47)
         """
-        return estimate(self._distribution, deviation_of(self._distribution, self._node))
+        return population.estimate(self._distribution, deviation_of(self._distribution, self._node))
 
     def probability(self) -> Estimate:
         """The probability of a condition, with its error bar; ValueError if the variable is not one.
@@ -317,7 +310,7 @@ class RandomVariable(VariableOperators, Printed):
         >>> ((release["age"] > 50) & (release["sex"] == "Male")).probability()
         (age > 50) & (sex == 'Male'): 0.119 ± 0.017 (95 %: 0.084 to 0.153; privacy 0.007, sampling 0.004, resolution 0.015)
         """
-        return estimate(self._distribution, probability_of(self._distribution, self._node))
+        return population.estimate(self._distribution, probability_of(self._distribution, self._node))
 
     def cdf(self, x: float | Sequence[float]) -> Estimate | Estimates:
         """P(variable <= x): an Estimate for a number, Estimates for a list.
@@ -339,7 +332,7 @@ class RandomVariable(VariableOperators, Printed):
             raise ValueError(
                 'quantiles are of the probability view, and this variable is of the signed one. Ask in_view("probability").'
             )
-        fitted = len(self.releases) == 1 and default_view(self.releases[0]) == "fitted" and self.view is None
+        fitted = len(self.releases) == 1 and population.default_view(self.releases[0]) == "fitted" and self.view is None
         distribution = self._distribution if fitted else self.in_view(self.view or "probability")._distribution
         return quantile_of(distribution, self._asked, q)
 
@@ -424,7 +417,7 @@ class RandomVariable(VariableOperators, Printed):
         values = np.column_stack(
             [variable_distance.at_points(self._distribution, number_node(node)) for node in self.nodes]
         ).astype(float)
-        check_defined(values.sum(axis=1), self.nodes[0].exclusion)
+        population.check_defined(values.sum(axis=1), self.nodes[0].exclusion)
         return gathered(values, weights, kernel or default_kernel(values, weights), self.names)
 
     # ---------------------------------------------------------------- looks

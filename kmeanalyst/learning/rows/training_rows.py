@@ -171,10 +171,9 @@ def encoder_of(
     return DomainEncoder(
         [release.columns[name].to_dict() for name in columns],
         derived=[one.to_dict() for one in release.derived if one.column.name in sources],
-        base=[column.to_dict() for column in release.domain.columns if column.name in sources],
-        encoding=encoding,
+        base=[column.to_dict() for column in release.domain.columns if column.name in sources], encoding=encoding,
         missing=missing,
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -136,12 +136,9 @@ def task_of(model: Any, target: str | None, positive: Any) -> Task:
     classes = _classes(model)
     features = getattr(model, "feature_names_in_", None)
     return Task(
-        model=model,
-        target=column,
-        classes=classes,
-        positive=_positive(positive, classes),
+        model=model, target=column, classes=classes, positive=_positive(positive, classes),
         features=None if features is None else tuple(str(name) for name in features),
-    )
+    )  # fmt: skip
 
 
 def codes(cells: pd.Series, classes: Array, what: str) -> Array:

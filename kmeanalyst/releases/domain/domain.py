@@ -88,13 +88,10 @@ class SampleCounts:
 
     def __add__(self, other: SampleCounts) -> SampleCounts:
         return SampleCounts(
-            n_rows=self.n_rows + other.n_rows,
-            ignored=tuple(dict.fromkeys((*self.ignored, *other.ignored))),
-            clamped=self.clamped + other.clamped,
-            replaced=self.replaced + other.replaced,
-            names=self.names or other.names,
+            n_rows=self.n_rows + other.n_rows, ignored=tuple(dict.fromkeys((*self.ignored, *other.ignored))),
+            clamped=self.clamped + other.clamped, replaced=self.replaced + other.replaced, names=self.names or other.names,
             odd=Counter(dict((self.odd + other.odd).most_common(_MOST_ODD))),
-        )
+        )  # fmt: skip
 
     def notes(self) -> list[str]:
         """Notes on the encoding for the reader, column by column.

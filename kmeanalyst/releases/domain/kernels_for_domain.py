@@ -93,13 +93,10 @@ def _margins(
     squares = counts * np.square(_heights(noise))
     try:
         return kernels.Margins(
-            edges=tuple(edges for edges, _ in cuts),
-            atoms=tuple(atoms for _, atoms in cuts),
-            missing=tuple(column.missing for column in domain.columns),
-            shares=tuple((squares / squares.sum()).tolist()),
-            fine=fine,
-            deeper=deeper,
-        )
+            edges=tuple(edges for edges, _ in cuts), atoms=tuple(atoms for _, atoms in cuts),
+            missing=tuple(column.missing for column in domain.columns), shares=tuple((squares / squares.sum()).tolist()),
+            fine=fine, deeper=deeper,
+        )  # fmt: skip
     except ValueError as error:  # more cells than margins can have
         raise DomainError(f'{error} Name fewer levels or edges, or use the kernel "table".') from None
 

@@ -182,13 +182,9 @@ def _to_netcdf(frame: pd.DataFrame, path: Path) -> None:
 
 
 _WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
-    ".csv": _to_csv,
-    ".parquet": lambda frame, path: frame.to_parquet(path, index=False, engine="pyarrow"),
-    ".nc": _to_netcdf,
-    ".xlsx": _to_excel,
-    ".dta": _to_stata,
-    ".sav": _to_spss,
-}
+    ".csv": _to_csv, ".parquet": lambda frame, path: frame.to_parquet(path, index=False, engine="pyarrow"), ".nc": _to_netcdf,
+    ".xlsx": _to_excel, ".dta": _to_stata, ".sav": _to_spss,
+}  # fmt: skip
 
 
 def _netcdf_dataset(frame: pd.DataFrame) -> xarray.Dataset:

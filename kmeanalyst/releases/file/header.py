@@ -93,20 +93,12 @@ _LIST: _Rule = ("a list with at least one entry", lambda value: isinstance(value
 _SHAPES: _Rule = ("a table of shapes", lambda value: isinstance(value, dict) and all(map(_is_shape, value.values())))
 
 _SHARED_RULES = {
-    "schema_major": _one_of(SCHEMA_MAJOR),
-    "schema_minor": _SIZE,
-    "columns": _LIST,
-    "kernel": _TABLE,
-    "versions": _VERSIONS,
+    "schema_major": _one_of(SCHEMA_MAJOR), "schema_minor": _SIZE, "columns": _LIST, "kernel": _TABLE, "versions": _VERSIONS,
     "members": _TABLE,
-}
+}  # fmt: skip
 _RELEASE_RULES = {"format": _one_of(FORMAT)} | _SHARED_RULES | {
-    "method": _METHOD,
-    "weight_view": _one_of(*WEIGHT_VIEWS),
-    "fit_distance": _DISTANCE,
-    "n_points": _COUNT,
-    "statement": _TABLE_OR_NULL,
-    "measurement": _TABLE_OR_NULL,
+    "method": _METHOD, "weight_view": _one_of(*WEIGHT_VIEWS), "fit_distance": _DISTANCE, "n_points": _COUNT,
+    "statement": _TABLE_OR_NULL, "measurement": _TABLE_OR_NULL,
 }  # fmt: skip
 _FUNCTION_FILE_RULES = {"format": _one_of(FUNCTION_FORMAT)} | _SHARED_RULES | {
     "function": _TABLE,

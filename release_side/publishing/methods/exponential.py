@@ -34,14 +34,10 @@ class ExponentialChoices(Choices):
 
     def check_method(self) -> None:
         for name, chosen in (
-            ("features", self.features is not None),
-            ("family", self.family is not None),
-            ("bound", self.bound is not None),
-            ("float32", self.float32),
-            ("noise", self.noise not in NOISES),
-            ("calibration", self.calibration is not None),
+            ("features", self.features is not None), ("family", self.family is not None), ("bound", self.bound is not None),
+            ("float32", self.float32), ("noise", self.noise not in NOISES), ("calibration", self.calibration is not None),
             (f"{self.weights} weights", self.weights not in ("probability", "uniform")),
-        ):
+        ):  # fmt: skip
             if chosen:
                 raise PublishError(
                     f"{name} does not go with the exponential mechanism, which draws rows of equal weight and adds no "
@@ -117,17 +113,9 @@ class Exponential(ReleaseMethod):
         databases, epsilon = measured.databases, noise.epsilon
         sensitivity = databases.diameter / size.count
         return PrivacyStatement(
-            epsilon=epsilon,
-            delta=0.0,
-            neighbouring=size.neighbouring,
-            mechanism=noise.name,
-            sensitivity=sensitivity,
-            score_scale=2 * sensitivity / epsilon,
-            n_databases=databases.count,
-            calibration="pure",
-            rho=epsilon**2 / 8,
-            n_rows=size.count,
-            public_points=databases.size if databases.is_grid else 0,
+            epsilon=epsilon, delta=0.0, neighbouring=size.neighbouring, mechanism=noise.name, sensitivity=sensitivity,
+            score_scale=2 * sensitivity / epsilon, n_databases=databases.count, calibration="pure", rho=epsilon**2 / 8,
+            n_rows=size.count, public_points=databases.size if databases.is_grid else 0,
             taken_as_public=taken_as_public(size, KERNEL, *self.taken_as_public(measured, n_points)),
             versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp"),
-        )
+        )  # fmt: skip

@@ -14,16 +14,11 @@ WEIGHTS = RNG.uniform(0.5, 1.5, 7) / 7
 X, Y = RNG.uniform(1, 3, (2, 9))  # two rows more than weights: they have a derivative and no weight
 
 FORMULAS: dict[str, Callable[[Statistic, Statistic], Statistic]] = {
-    "sum": lambda a, b: 2 + a + b - 1,
-    "difference": lambda a, b: 3 - a - b,
-    "product": lambda a, b: 2 * a * b,
-    "ratio": lambda a, b: a / b,
-    "inverse": lambda a, b: 2 / a,
-    "power": lambda a, b: a**2.5 - b**0,
-    "root": lambda a, b: np.sqrt(a * b),
-    "logarithm": lambda a, b: np.log(a) - np.exp(-b),
+    "sum": lambda a, b: 2 + a + b - 1, "difference": lambda a, b: 3 - a - b, "product": lambda a, b: 2 * a * b,
+    "ratio": lambda a, b: a / b, "inverse": lambda a, b: 2 / a, "power": lambda a, b: a**2.5 - b**0,
+    "root": lambda a, b: np.sqrt(a * b), "logarithm": lambda a, b: np.log(a) - np.exp(-b),
     "numpy's number first": lambda a, b: np.float64(2) * a - np.float64(1) / b,
-}
+}  # fmt: skip
 
 
 def changes(of_weights: Callable[[np.ndarray], float]) -> np.ndarray:

@@ -72,11 +72,8 @@ def questions(rows: Array) -> Array:
     """(n, 12): a number, events of it, levels, pairs, a triple, and a product that ranges of the number do not determine."""
     age, work, place, rich, sex = rows.T
     pairs = [
-        (work == 0) & (rich == 1),
-        (place == 1) & (age < 20),
-        (work == 4) & (age >= 40),
-        (work == 1) & (place == 1),
-    ]
+        (work == 0) & (rich == 1), (place == 1) & (age < 20), (work == 4) & (age >= 40), (work == 1) & (place == 1),
+    ]  # fmt: skip
     alone = [age, age > 30, age < 20, work == 2, rich, (place == 2) & (sex == 1)]
     return np.column_stack([*alone, *pairs, (work == 3) & (rich == 1) & (age > 35), age * rich]).astype(float)
 

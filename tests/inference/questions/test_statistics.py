@@ -378,10 +378,9 @@ def test_names_and_levels_longer_than_a_line_are_asked_like_any_other():
     found, levels = [], ("a" * 70 + "'1'", "a" * 70 + '"2"')
     for name in ("n" * 200, "n"):
         columns = (
-            Integer(name=name, lower=0, upper=9),
-            Real(name="x", lower=0, upper=1),
+            Integer(name=name, lower=0, upper=9), Real(name="x", lower=0, upper=1),
             Categorical(name="job " * 20 + "s", levels=levels),
-        )
+        )  # fmt: skip
         domain = Domain(columns)
         release = weighted_points(domain.decode(domain.draw(30, 1)), domain)
         found.append(

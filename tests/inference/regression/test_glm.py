@@ -103,10 +103,8 @@ def test_a_condition_fits_the_rows_that_meet_it(plain):
 def test_influences_of_coefficients_are_the_derivatives_by_each_rows_weight():
     linear = [(f"{target} ~ z" + " + x" * (link != "identity"), *of, link) for *of, link, target in LINKS]
     factors = [
-        ("answer ~ x * g", "binomial", None),
-        ("answer ~ x + g", "binomial", "probit"),
-        ("cost ~ x + g", "gamma", "log"),
-    ]
+        ("answer ~ x * g", "binomial", None), ("answer ~ x + g", "binomial", "probit"), ("cost ~ x + g", "gamma", "log"),
+    ]  # fmt: skip
     rows, step, weights = ROWS.groupby("g").head(27).reset_index(drop=True), 1e-6, np.full(81, 1 / 70)
     for formula, family, link in [*linear, *factors]:
 

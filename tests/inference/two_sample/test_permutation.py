@@ -20,12 +20,10 @@ from kmeanalyst.kernels import Gaussian, Indicator, Kernel, Laplacian, MultiScal
 from kmeanalyst.releases.domain.domain import Domain
 
 KERNELS: dict[str, Kernel] = {
-    "gaussian": Gaussian(1.3),
-    "multi-scale": MultiScale((0.5, 1.0, 2.0)),
-    "laplacian": Laplacian(1.1),
+    "gaussian": Gaussian(1.3), "multi-scale": MultiScale((0.5, 1.0, 2.0)), "laplacian": Laplacian(1.1),
     "sum": Gaussian(1.0) + Gaussian(0.3) * 2.0,
     "table": SoftenedProduct((MultiScale((1.0, 2.0)), Indicator(4), Gaussian(1.0)), 0.4),
-}
+}  # fmt: skip
 
 
 def dense(x, y, kernel: Kernel) -> float:

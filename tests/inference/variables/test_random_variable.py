@@ -358,11 +358,8 @@ def test_intervals_of_functions_of_two_releases_hold_the_truth():
     for seed in range(40):
         x, z = measured(2 * seed)["x0"], measured(2 * seed + 1, shift=0.5)["x0"]
         found = {
-            "sum": (x + z).mean(),
-            "product": (x * z).mean(),
-            "spread": (x + z).var(),
-            "above": (x > z).probability(),
-        }
+            "sum": (x + z).mean(), "product": (x * z).mean(), "spread": (x + z).var(), "above": (x > z).probability(),
+        }  # fmt: skip
         for name, estimate in found.items():
             low, high = estimate.interval()
             held[name] += low <= truth[name] <= high

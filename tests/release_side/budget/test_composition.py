@@ -175,12 +175,10 @@ def test_the_grid_is_exact_for_releases_of_one_size(monkeypatch):
 # ---------------------------------------------------------------------- mixtures
 
 MIXTURES = [
-    [gaussian(0.5), laplace(0.1)],
-    [gaussian(1.0), laplace(1.0), laplace(0.3)],
+    [gaussian(0.5), laplace(0.1)], [gaussian(1.0), laplace(1.0), laplace(0.3)],
     [gaussian(0.01), laplace(0.01), laplace(0.02)],
-    [gaussian(0.3), gaussian(0.4, 1e-9), *(laplace(0.05) for _ in range(20))],
-    [gaussian(5.0), laplace(5.0), laplace(3.0)],
-]
+    [gaussian(0.3), gaussian(0.4, 1e-9), *(laplace(0.05) for _ in range(20))], [gaussian(5.0), laplace(5.0), laplace(3.0)],
+]  # fmt: skip
 
 
 def test_a_mixed_total_lies_between_the_sound_bounds():
@@ -239,11 +237,9 @@ ONE_SPEND = st.one_of(st.floats(1e-3, 2).map(gaussian), st.floats(1e-3, 2).map(l
 
 
 @given(
-    st.lists(ONE_SPEND, max_size=4),
-    st.floats(0.1, 5),
-    st.sampled_from([0.0, 1e-6, 1e-4]),
+    st.lists(ONE_SPEND, max_size=4), st.floats(0.1, 5), st.sampled_from([0.0, 1e-6, 1e-4]),
     st.sampled_from([(GAUSSIAN, 1e-6), (GAUSSIAN, 1e-8), (LAPLACE, 0.0)]),
-)
+)  # fmt: skip
 @settings(max_examples=25, deadline=None)
 def test_what_is_left_fits_as_it_is_printed_and_one_percent_more_does_not(spends, epsilon, delta, noise):
     mechanism, own_delta = noise

@@ -174,11 +174,8 @@ def test_a_kill_at_any_line_leaves_a_sound_ledger_with_all_of_a_spend_or_nothing
 @pytest.mark.parametrize("begun", [1, 0], ids=["a ledger in use", "a new ledger"])
 def test_a_transaction_that_was_half_written_when_its_process_died_is_undone(tmp_path, begun):
     assert processes("half_written", tmp_path, begun) == {
-        "hot": True,
-        "as_before": True,
-        "whole": True,
-        "journal": False,
-    }
+        "hot": True, "as_before": True, "whole": True, "journal": False,
+    }  # fmt: skip
 
 
 def test_a_spend_is_on_the_disk_when_record_returns(ledger):
@@ -408,11 +405,9 @@ def test_init_gives_a_budget_and_prints_it(tmp_path):
     assert result.exit_code == 0
     assert result.stderr == f"wrote {path}\n"
     assert result.stdout.splitlines() == [
-        "table   adult",
-        "budget  epsilon 2, delta 1e-06",
-        "spent   epsilon 0, delta 1e-06",
+        "table   adult", "budget  epsilon 2, delta 1e-06", "spent   epsilon 0, delta 1e-06",
         "left    epsilon 2, delta 1e-06, in one Gaussian release",
-    ]
+    ]  # fmt: skip
     assert answer(call("ledger", "init", other, "--table", "adult", "--epsilon", "2", "--delta", "0", "--json")) == {
         "ledger": other, "table": "adult", "epsilon": 2.0, "delta": 0.0, "spent": {"epsilon": 0.0, "delta": 0.0},
         "left": {"epsilon": 2.0, "delta": 0.0, "mechanism": LAPLACE}, "protects": None, "holds_if_adaptive": True,

@@ -25,11 +25,9 @@ from release_side.private_rows.rows import open_private
 
 LETTERS = Categorical(name="x", levels=("A", "B", "'\\udcff'"), default="B")
 KINDS = [
-    LETTERS,
-    Integer(name="x", lower=0, upper=100, default=7),
-    Real(name="x", lower=0, upper=100, missing=True),
+    LETTERS, Integer(name="x", lower=0, upper=100, default=7), Real(name="x", lower=0, upper=100, missing=True),
     Date(name="x", lower="1900-01-01", upper="2100-01-01"),
-]
+]  # fmt: skip
 LOOKALIKES = [
     "A", "A\0", "A\0B", "\udcff", "'\\udcff'", "50", "50\0", "50.0", " 50", "", "\0", "2000-01-01", "2000-01-01\0",
 ]  # fmt: skip

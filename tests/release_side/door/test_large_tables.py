@@ -166,10 +166,9 @@ def test_rounds_of_so_many_rows_do_not_wrap(n_rows: int, repeated):
 
 
 @pytest.mark.parametrize(
-    "own",
-    [{"kernel": "adaptive"}, {"kernel": "margins"}, {"features": 60}, {"method": "subspace"}],
+    "own", [{"kernel": "adaptive"}, {"kernel": "margins"}, {"features": 60}, {"method": "subspace"}],
     ids=["adaptive", "margins", "features", "a subspace"],
-)
+)  # fmt: skip
 def test_a_release_of_so_many_rows_is_written_read_and_asked(
     own: dict[str, Any], tmp_path: Path, repeated, monkeypatch: pytest.MonkeyPatch
 ):

@@ -36,14 +36,13 @@ SMALL = Domain((Integer(name="n", lower=0, upper=3), Boolean(name="y")))
 N = 400
 PURE: dict[str, Any] = {"epsilon": 0.5, "delta": 0, "noise": "laplace"}
 METHODS: dict[str, tuple[Domain, dict[str, Any]]] = {
-    "random-features": (DOMAIN, {"points": 20, "features": 40}),
-    "margins": (DOMAIN, {"points": 20, "kernel": "margins"}),
+    "random-features": (DOMAIN, {"points": 20, "features": 40}), "margins": (DOMAIN, {"points": 20, "kernel": "margins"}),
     "persons": (DOMAIN, {"points": 20, "features": 40, "unit": "person"}),
     "subspace": (DOMAIN, {"method": "subspace", "points": 15}),
     "published subspace": (DOMAIN, {"method": "subspace", "points": 15, "weights": "published"}),
     "generator": (DOMAIN, {"method": "generator", "points": 20, "features": 40}),
     "exponential": (SMALL, {"method": "exponential", "points": 3}),
-}
+}  # fmt: skip
 KERNELS = {"binning": "laplacian:lengthscale=2", "maclaurin": "polynomial:degree=2,offset=1"}
 for _family in FAMILIES:
     METHODS[_family] = (

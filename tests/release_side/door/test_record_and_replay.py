@@ -35,10 +35,9 @@ DOMAIN = Domain((
     Date(name="day", lower="2000-01-01", upper="2030-01-01"),
 ))  # fmt: skip
 SIZES: dict[str, dict[str, Any]] = {
-    "random-features": {"points": 6, "features": 32},
-    "margins": {"points": 6, "kernel": "margins", "target": "flag"},
+    "random-features": {"points": 6, "features": 32}, "margins": {"points": 6, "kernel": "margins", "target": "flag"},
     "subspace": {"method": "subspace", "points": 8, "weights": "published"},
-}
+}  # fmt: skip
 if find_spec("torch"):
     SIZES["generator"] = {"method": "generator", "points": 6, "features": 32, "target": "flag"}
 TRACED = {

@@ -266,13 +266,11 @@ def facts(release: Release) -> dict[str, Any]:
     measurement = release.measurement
     assert measurement is not None and release.statement is not None
     return {
-        "statement": dataclasses.asdict(release.statement),
-        "kernel": release.kernel.to_dict(),
+        "statement": dataclasses.asdict(release.statement), "kernel": release.kernel.to_dict(),
         "sum": measurement.noisy_sum.tolist(),
-        "scores": [(score.noisy.tolist(), score.step) for score in measurement.scores],
-        "points": release.points.to_dict(),
+        "scores": [(score.noisy.tolist(), score.step) for score in measurement.scores], "points": release.points.to_dict(),
         "weights": release.weights.tolist(),
-    }
+    }  # fmt: skip
 
 
 @cache

@@ -44,12 +44,8 @@ DOMAIN = Domain((
 
 def drawn(dimension: int, seed: int = 0) -> RandomFourier:
     return RandomFourier.draw(
-        table_kernel(DOMAIN),
-        n_columns=len(DOMAIN),
-        dimension=dimension,
-        missing_columns=DOMAIN.missing_columns,
-        rng=seed,
-    )
+        table_kernel(DOMAIN), n_columns=len(DOMAIN), dimension=dimension, missing_columns=DOMAIN.missing_columns, rng=seed,
+    )  # fmt: skip
 
 
 def rows_of_everything(n: int) -> Array:

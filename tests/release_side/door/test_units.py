@@ -120,10 +120,9 @@ def test_a_unit_with_one_row_or_ten_thousand_hostile_ones_stays_within_the_sensi
                 other[rng.random(other.shape) < 0.3] = rng.choice(HOSTILE)
                 for replacement in (other, np.repeat(other[:1], many, axis=0)):
                     neighbour = measured(
-                        np.concatenate([codes[3:], np.zeros(many, dtype=int)]),
-                        np.vstack([rows[3:], replacement]),
+                        np.concatenate([codes[3:], np.zeros(many, dtype=int)]), np.vstack([rows[3:], replacement]),
                         feature_map,
-                    )
+                    )  # fmt: skip
                     assert_within_the_sensitivity(table, neighbour)
 
 

@@ -184,12 +184,11 @@ def in_a_dictionary(cells: list[bytes | None], kind: pa.DataType) -> pa.Array:
 
 
 KINDS: dict[str, Any] = {
-    "string": lambda cells: as_text(cells, pa.string()),
-    "large_string": lambda cells: as_text(cells, pa.large_string()),
+    "string": lambda cells: as_text(cells, pa.string()), "large_string": lambda cells: as_text(cells, pa.large_string()),
     "string_view": lambda cells: as_text(cells, pa.string_view()),
     "dictionary": lambda cells: in_a_dictionary(cells, pa.string()),
     "dictionary of views": lambda cells: in_a_dictionary(cells, pa.string_view()),
-}
+}  # fmt: skip
 a_number = st.none() | st.floats() | st.sampled_from([0.0, -0.0, 1.0, 13.0, 2.0**53, 1e300])
 whole = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 20)
 TYPED: dict[pa.DataType, st.SearchStrategy] = {

@@ -81,16 +81,8 @@ def test_what_does_not_go_with_it_is_refused(first: Path, tmp_path: Path):
     frame.to_csv(tmp_path / "p.csv", index=False)
     (tmp_path / "d.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
     words = (
-        "publish",
-        tmp_path / "p.csv",
-        "--domain",
-        tmp_path / "d.toml",
-        "--epsilon",
-        2,
-        "--delta",
-        1e-6,
-        "--uncounted",
-    )
+        "publish", tmp_path / "p.csv", "--domain", tmp_path / "d.toml", "--epsilon", 2, "--delta", 1e-6, "--uncounted",
+    )  # fmt: skip
     done = call("release-side", *words, "--like", first, "--output", tmp_path / "new.kme")
     assert done.exit_code == 0, done.output
     assert ka.read_release(tmp_path / "new.kme").kernel == ka.read_release(first).kernel

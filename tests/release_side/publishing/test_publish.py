@@ -224,10 +224,9 @@ def test_quotes_that_could_span_lines_swallow_no_rows(tmp_path):
 # ---------------------------------------------------------------------- what publish returns
 
 WEIGHTS = {
-    "random-features": ["probability", "bounded", "signed"],
-    "subspace": ["probability", "bounded", "signed", "published"],
+    "random-features": ["probability", "bounded", "signed"], "subspace": ["probability", "bounded", "signed", "published"],
     "generator": ["probability"],
-}
+}  # fmt: skip
 CASES = [case(method, weights) for method in METHODS for weights in WEIGHTS[method]]
 
 
@@ -392,14 +391,11 @@ def hostile_parquet(folder: Path) -> Path:
     """Numbers beyond every bound, days beyond the calendar, and text that is not UTF-8."""
     broken = pa.array([b"\xff\xfe", b"\xc3\x28", b"a"]).view(pa.string())
     columns = {
-        "real": pa.array([1e308, None, np.inf], pa.float64()),
-        "log": pa.array([2**62, None, -(2**62)], pa.int64()),
-        "integer": pa.array([2**64 - 1, None, 0], pa.uint64()),
-        "city": broken,
-        "school": pa.array(["none", None, "\0"]).dictionary_encode(),
-        "married": pa.array([2**31 - 1, None, 0], pa.int32()),
+        "real": pa.array([1e308, None, np.inf], pa.float64()), "log": pa.array([2**62, None, -(2**62)], pa.int64()),
+        "integer": pa.array([2**64 - 1, None, 0], pa.uint64()), "city": broken,
+        "school": pa.array(["none", None, "\0"]).dictionary_encode(), "married": pa.array([2**31 - 1, None, 0], pa.int32()),
         "joined": pa.array([2**31 - 1, None, -(2**31)], pa.date32()),
-    }
+    }  # fmt: skip
     pq.write_table(pa.table(columns), folder / "h.parquet")
     return folder / "h.parquet"
 

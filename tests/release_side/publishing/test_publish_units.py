@@ -43,10 +43,9 @@ DOMAIN = Domain((Integer(name="age", lower=17, upper=90), Categorical(name="city
 UNITS, ROWS = 83, 391  # numbers that nothing else has
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 SIZES: dict[str, dict[str, Any]] = {
-    "random-features": {"points": 10, "features": 40},
-    "margins": {"points": 10, "kernel": "margins"},
+    "random-features": {"points": 10, "features": 40}, "margins": {"points": 10, "kernel": "margins"},
     "subspace": {"method": "subspace", "points": 10},
-}
+}  # fmt: skip
 SMALL = SIZES["random-features"]
 
 

@@ -129,10 +129,8 @@ def test_a_crafted_file_is_refused_in_a_sentence_before_it_is_unpacked(tmp_path:
                        {"float32": 1}, {"n_public": -1}, {"more": "x" * 5000})
     ]  # fmt: skip
     wrong += [
-        (release, choices, zipfile.ZIP_DEFLATED),
-        (b"", choices, zipfile.ZIP_STORED),
-        (release, [], zipfile.ZIP_STORED),
-    ]
+        (release, choices, zipfile.ZIP_DEFLATED), (b"", choices, zipfile.ZIP_STORED), (release, [], zipfile.ZIP_STORED),
+    ]  # fmt: skip
     for content, facts, kind in wrong:
         with zipfile.ZipFile(tmp_path / "x.kme.partial", "w", kind) as archive:
             archive.writestr("release.kme", content)

@@ -92,13 +92,10 @@ def no_connection_stays_open() -> Iterator[None]:
 
 
 SOURCES: dict[str, Callable[[pa.Table, Server, Path], Any]] = {
-    "PostgreSQL": in_postgresql,
-    "PostgreSQL, all text": in_postgresql_as_text,
-    "PostgreSQL, a view": in_a_view,
-    "PostgreSQL, an open connection": by_an_open_connection,
-    "DuckDB": in_duckdb,
+    "PostgreSQL": in_postgresql, "PostgreSQL, all text": in_postgresql_as_text, "PostgreSQL, a view": in_a_view,
+    "PostgreSQL, an open connection": by_an_open_connection, "DuckDB": in_duckdb,
     "DuckDB, an open connection": by_an_open_connection_of_duckdb,
-}
+}  # fmt: skip
 
 
 integers = partial(source_cases.integers, domain=DOMAIN)

@@ -280,12 +280,10 @@ class Rounds:
         first, second = np.array(self._pairs()).T
         sampling = NOISE_IN_DISTANCE / math.sqrt(self.size.count)
         distances = Distances.of_scores(
-            scores,
-            self._noise_of_scores(),
-            largest=np.array(list(map(largest_distance, guesses))),
+            scores, self._noise_of_scores(), largest=np.array(list(map(largest_distance, guesses))),
             by_chance=sampling * np.array([np.sqrt(guess).sum() for guess in guesses]),
             of_guesses=np.sqrt(columns[first] + columns[second]),
-        )
+        )  # fmt: skip
         spent = sum(self.found[t][0] for t in self.first)
         powers = self._cells_of_pairs() ** self.shares.power
         return Prospect(distances, self._pairs(), powers, self.unit, columns, spent)
