@@ -8,7 +8,8 @@ with them. Questions are drawn by a fixed seed: events at a row's values of one,
 means under an event of another column, their differences, and correlations. `--shift` adds so many standard deviations to the
 sample's first column of numbers, of which the assumption of one population is false.
 
-    held      share of 95 % intervals with the population's value, by kind; releases are the independent unit
+    held      share of 95 % intervals with the population's value, by kind, of both together, with one weight, of each
+              alone; its error is of both, over releases, which are the independent unit
     release, sample   median width of the combined interval over that of either side alone
     one       the same over that of the best mean of both answers with one weight
 """
@@ -87,7 +88,7 @@ def main() -> None:
             alone = ka.from_frame(as_text(sample).assign(weight=1 / n), domain=domain)
             sides = ("both", both, much), ("one", both, np.inf), ("release", release, much), ("sample", alone, much)
             for (kind, ask), right in zip(asked, truths, strict=True):
-                widths, held = {}, np.nan
+                widths, held = {}, {}
                 for how, side, least in sides:
                     combination._MUCH = least
                     try:
@@ -95,16 +96,16 @@ def main() -> None:
                     except ValueError:  # too few of the sample's rows
                         continue
                     widths[how] = high - low
-                    held = low <= right <= high if how == "both" else held
+                    held[f"held, {how}"] = float(low <= right <= high)
                 ratios = {how: widths["both"] / width for how, width in widths.items() if how != "both" and width > 0}
-                lines.append({"table": name, "n": n, "kind": kind, "release": seed, "held": held, **ratios})
+                lines.append({"table": name, "n": n, "kind": kind, "seed": seed, **held, **ratios})
     found = pd.DataFrame(lines)
-    by_release = found.groupby(["n", "kind", "table", "release"]).held.mean().groupby(["n", "kind"])
-    shown = found.groupby(["n", "kind"], sort=False)[["release", "sample", "one"]].median()
-    shown.insert(0, "held", by_release.mean())
-    shown.insert(1, "error", by_release.sem())
-    show(shown.reset_index().to_dict("records"), 3)
-    show(found.groupby(["table", "n"]).held.agg(["mean", "size"]).reset_index().to_dict("records"), 3)
+    sides = [f"held, {how}" for how in ("both", "one", "release", "sample")]
+    by_release = found.groupby(["n", "kind", "table", "seed"])[sides].mean().groupby(["n", "kind"])
+    shown = by_release.mean().join(found.groupby(["n", "kind"])[["release", "sample", "one"]].median())
+    shown.insert(1, "error", by_release[sides[0]].sem())
+    show(shown.loc[found.set_index(["n", "kind"]).index.unique()].reset_index().to_dict("records"), 3)
+    show(found.groupby(["table", "n"])[sides].mean().reset_index().to_dict("records"), 3)
 
 
 if __name__ == "__main__":
