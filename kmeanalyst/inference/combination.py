@@ -282,9 +282,9 @@ class Combination(Printed):
             weights = [float(each) for each in precisions / precisions.sum()]
             return reduce(operator.add, map(operator.mul, weights, sides)), weights, 0.0
         (ours, theirs), common = sides, self._common
-        variances = ours.standard_error**2, theirs.standard_error**2
-        bias = (self.bound or 0.0) * self.n_rows[1] ** 0.5 * (theirs.parts["sampling"] or 0.0)
-        weight = _best_weight(*variances, common * (theirs.parts["sampling"] or 0.0) ** 2, bias)
+        variances, sampled = (ours.standard_error**2, theirs.standard_error**2), theirs.parts["sampling"] or 0.0
+        bias = (self.bound or 0.0) * self.n_rows[1] ** 0.5 * sampled
+        weight = _best_weight(*variances, common * sampled**2, bias)
         found = (1 - weight) * ours + weight * theirs
         found = self._with_common(found, theirs, 2 * weight * (1 - weight) * common)
         return found, (1 - weight, weight), weight * bias / max(found.standard_error, _TINY)
@@ -297,8 +297,9 @@ class Combination(Printed):
         """
         (model, influence), (sample, there) = ours.terms[0], theirs.terms[0]
         assert isinstance(model, MeasuredErrors) and isinstance(sample, SamplingErrors)
-        rows = np.vstack([self.other.encoded_points, self.release.encoded_points])  # of the sample's model
-        theirs_seen = kept(self.other, "features", lambda: model.posterior.seen(rows))
+        sides = self.other, self.release  # the rows of the sample's model
+        seen = model.posterior.seen
+        theirs_seen = kept(self.other, "features", lambda: seen(np.vstack([one.encoded_points for one in sides])))
         a = model.measured_part(influence)
         first = _Controlled.of(model, model.weights, influence, np.asarray(model.features @ a))
         second = _Controlled.of(sample, sample.probabilities, there, np.asarray(theirs_seen @ a))

@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_562,
-    "kmeanalyst/inference": 13_360,
+    "kmeanalyst/inference": 13_361,
     "kmeanalyst/kernels": 3_199,
     "kmeanalyst/learning": 2_877,
     "kmeanalyst/plots": 819,
