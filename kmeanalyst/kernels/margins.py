@@ -131,6 +131,11 @@ class Margins(Cells, UnitDiagonal):
         return tuple(combinations(range(len(self.edges)), 2))
 
     @property
+    def counted(self) -> tuple[tuple[int, ...], ...]:
+        """The sets of two columns and more that are counted together, in whatever cells, each once."""
+        return self.pairs if self.shares[1] else ()
+
+    @property
     def squared_heights(self) -> tuple[tuple[float, ...], ...]:
         """For each share the squared heights of its tables: even parts of it."""
         counts = zip(self.shares, self._counts(), strict=True)
@@ -140,6 +145,15 @@ class Margins(Cells, UnitDiagonal):
     def finer(self) -> tuple[int, ...]:
         """The column of each finer table: one with deeper tables is there several times."""
         return tuple(j for j, _ in self.finer_tables)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Of each number in a table's set its column: the finer tables' are after the d columns'."""
+        return (*range(len(self.edges)), *self.finer)
+
+    def named(self, table: Sequence[int]) -> tuple[int, ...]:
+        """The columns of a table, in its order."""
+        return tuple(self.columns[j] for j in table)
 
     @property
     def finer_tables(self) -> tuple[tuple[int, tuple[float, ...]], ...]:
@@ -193,7 +207,9 @@ class ChosenMargins(Margins):
     """Margins of chosen sets of columns, with a height for each table: k = Σ_t h_t² (whether the cells of table t agree).
 
     chosen    the pairs (i, j), i < j, and after them larger sets, whose tables are measured.
-    squares   for each of the three shares the squared heights h_t² of its tables: they are positive, and their sum is the share.
+    crossed   sets of two or more columns whose tables have finer cells: d + i in place of a column is its finer table i.
+    squares   for each of the three shares the squared heights h_t² of its tables, of the third the finer ones and then those
+              that are crossed: they are positive, and their sum is the share.
 
     >>> alone, together = (0.25, 0.15), (0.6,)
     >>> kernel = ka.kernels.ChosenMargins(
@@ -208,18 +224,23 @@ class ChosenMargins(Margins):
 
     chosen: tuple[tuple[int, ...], ...] = ()
     squares: tuple[tuple[float, ...], ...] = ()
+    crossed: tuple[tuple[int, ...], ...] = field(default=(), kw_only=True)
     name: ClassVar[str] = "chosen-margins"
 
     def __post_init__(self) -> None:
-        for each in self.chosen if isinstance(self.chosen, tuple) else [None]:
-            if not (isinstance(each, tuple) and len(each) >= 2 and all(map(is_whole, each))):
-                raise ValueError(
-                    f"chosen must be sets of two or more columns' numbers, got {self.chosen!r:.80}. Pass e.g. ((0, 1),)."
-                )
+        for given in (self.chosen, self.crossed):
+            for each in given if isinstance(given, tuple) else [None]:
+                if not (isinstance(each, tuple) and len(each) >= 2 and all(map(is_whole, each))):
+                    raise ValueError(
+                        f"chosen must be sets of two or more columns' numbers, got {given!r:.80}. Pass e.g. ((0, 1),)."
+                    )
         super().__post_init__()
-        columns, orders = set(range(len(self.edges))), list(map(len, self.chosen))
-        increasing = all(set(each) <= columns and list(each) == sorted(set(each)) for each in self.chosen)
-        if not increasing or len(set(self.chosen)) < len(self.chosen) or orders != sorted(orders):
+        d, sets = len(self.edges), (*self.chosen, *self.crossed)
+        known = all(0 <= min(own) <= max(own) < (len(self.columns) if own in self.crossed else d) for own in sets)
+        increasing = known and all(list(own) == sorted({*own}) for own in map(self.named, sets))
+        orders = [list(map(len, own)) for own in (self.chosen, self.crossed)]
+        different = len({*sets}) == len(sets) and all(max(own) >= d for own in self.crossed)
+        if not (increasing and different and orders == list(map(sorted, orders))):
             raise ValueError(
                 "chosen must be different sets i < j < … of columns, those of fewest columns first. Order them so."
             )
@@ -256,12 +277,29 @@ class ChosenMargins(Margins):
     def squared_heights(self) -> tuple[tuple[float, ...], ...]:
         return self.squares
 
+    @property
+    def counted(self) -> tuple[tuple[int, ...], ...]:
+        found = dict.fromkeys((*self.chosen, *map(self.named, self.crossed)))
+        return tuple(sorted(found, key=len))
+
+    def _counts(self) -> tuple[int, ...]:
+        return len(self.edges), len(self.chosen), len(self.finer) + len(self.crossed)
+
+    @property
+    def n_cells(self) -> int:
+        sizes = (*self.sizes, *self.fine_sizes)
+        return super().n_cells + sum(math.prod(sizes[j] for j in each) for each in self.crossed)
+
     def _cells_of_pairs(self) -> int:
         return sum(math.prod(self.sizes[j] for j in each) for each in self.chosen)
 
+    def to_dict(self) -> dict[str, Any]:
+        written = super().to_dict()
+        return written if self.crossed else {key: value for key, value in written.items() if key != "crossed"}
+
     def _block(self, x: Array, y: Array) -> Array:
         d = len(self.edges)
-        kinds = [(j,) for j in range(d)], self.chosen, [(j,) for j in range(d, x.shape[1])]
+        kinds = [(j,) for j in range(d)], self.chosen, (*((j,) for j in range(d, x.shape[1])), *self.crossed)
         K = np.zeros((len(x), len(y)))
         for tables, squares in zip(kinds, self.squares, strict=True):
             for table, square in zip(tables, squares, strict=False):  # none of a share of 0
@@ -301,8 +339,8 @@ class MarginFeatures(CellFeatures):
 
     @property
     def sets(self) -> tuple[tuple[int, ...], ...]:
-        """The pairs and larger sets of columns that have a table each."""
-        return tuple(columns for group in self.groups if group.is_of_sets for columns in group.tables)
+        """The pairs and larger sets of columns that have tables."""
+        return self.kernel.counted
 
     @cached_property
     def starts(self) -> Array:
@@ -403,7 +441,8 @@ class Group:
 
 def _groups(kernel: Margins) -> list[Group]:
     d = len(kernel.edges)
-    kinds = [(j,) for j in range(d)], kernel.pairs, [(d + i,) for i in range(len(kernel.finer))]
+    crossed = kernel.crossed if isinstance(kernel, ChosenMargins) else ()
+    kinds = [(j,) for j in range(d)], kernel.pairs, [*((d + i,) for i in range(len(kernel.finer))), *crossed]
     sizes = (*kernel.sizes, *kernel.fine_sizes)
     groups: list[Group] = []
     for kind, squares, tables in zip(KINDS, kernel.squared_heights, kinds, strict=True):
@@ -411,5 +450,5 @@ def _groups(kernel: Margins) -> list[Group]:
         for order, alike in groupby(tables if squares else (), key=len):
             own = tuple(alike)
             start = groups[-1].stop if groups else 0
-            groups.append(Group("sets" if order > 2 else kind, tuple(islice(heights, len(own))), start, own, sizes))
+            groups.append(Group("sets" if kind == "pairs" and order > 2 else kind, tuple(islice(heights, len(own))), start, own, sizes))
     return groups

@@ -35,7 +35,7 @@ def marginal(release: ReleaseData, columns: Sequence[str] | None) -> ReleaseData
 
 def _measured(measurement: Measurement, chosen: Sequence[int]) -> Measurement:
     """What was measured of some columns; of how its tables were chosen no more than whether."""
-    own, new = of_tables(measurement, lambda _: True, chosen), {j: i for i, j in enumerate(chosen)}
+    own, new = of_tables(measurement, chosen), {j: i for i, j in enumerate(chosen)}
     beforehand = tuple((new[i], new[j]) for i, j in measurement.beforehand if {i, j} <= new.keys())
     sets = own.feature_map.kernel.chosen  # type: ignore[attr-defined]
     by_rows = measurement.chosen_by_rows and not set(sets) <= set(beforehand)

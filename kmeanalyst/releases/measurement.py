@@ -264,7 +264,7 @@ class Measurement:
         """Whether features see columns i and j jointly; of margins of chosen sets, whether one with both was chosen."""
         kernel = self.feature_map.kernel
         return not isinstance(kernel, ChosenMargins) or (
-            bool(kernel.shares[1]) and any({i, j} <= set(each) for each in kernel.chosen)
+            any({i, j} <= set(each) for each in kernel.counted)
         )
 
     @property
@@ -291,41 +291,41 @@ class Measurement:
         return fields
 
 
-def of_tables(
-    measurement: Measurement, is_kept: Callable[[tuple[int, ...]], bool], columns: Sequence[int] | None = None
-) -> Measurement:
-    """Some tables of margins with their noise, in units of a kernel that has these alone.
+def of_tables(measurement: Measurement, columns: Sequence[int]) -> Measurement:
+    """The tables of margins of some columns with their noise, in units of a kernel that has these alone: features are of their rows.
 
-    is_kept   of a table's columns, numbered as in `Group`.
-    columns   increasing: tables of others are left out, and the features are of rows of these; None for all.
-    Errors    ValueError where each feature is of all columns, and where no table is left.
+    columns   increasing.
+    Errors    ValueError where each feature is of all columns.
     """
     features, kernel = measurement.feature_map, cast(Any, measurement.feature_map.kernel)
-    d = len(kernel.edges) if isinstance(kernel, Margins) else 0
-    of, chosen = [*range(d), *(kernel.finer if d else ())], range(d) if columns is None else columns
-    new = {j: i for i, j in enumerate(chosen)}
+    of, new = kernel.columns if isinstance(kernel, Margins) else (), {j: i for i, j in enumerate(columns)}
     tables = [
-        (group.kind, table, square, np.arange(*ends))
+        (group.kind if len(table) == 1 or group.is_of_sets else "crossed", table, square, np.arange(*ends))
         for group in (features.groups if isinstance(features, MarginFeatures) else ())
         for table, square, ends in zip(group.tables, group.squares, group.ranges, strict=True)
-        if {of[j] for j in table} <= new.keys() and is_kept(table)
+        if {of[j] for j in table} <= new.keys()
     ]
     if not tables:
         raise ValueError(
             f"no table is of these columns alone: the release measured {features.name} features of others with them, from "
             "which nothing of these can be read. Leave columns out, or name more."
         )
-    kinds, total = (["one-way"], ["pairs", "sets"], ["finer"]), math.fsum(square for _, _, square, _ in tables)
+    kinds, total = (["one-way"], ["pairs", "sets"], ["finer", "crossed"]), math.fsum(square for _, _, square, _ in tables)
     squares = tuple(tuple(square / total for kind, _, square, _ in tables if kind in own) for own in kinds)
-    finer = [(new[of[t]], kernel.finer_tables[t - d][1]) for kind, (t, *_), *_ in tables if kind == "finer"]
+    numbers = [t for kind, (t, *_), *_ in tables if kind == "finer"]
+    finer = [(new[of[t]], kernel.finer_tables[t - len(kernel.edges)][1]) for t in numbers]
+    new |= {t: len(columns) + i for i, t in enumerate(numbers)}
     fine = dict(reversed(finer))  # the first of a column's tables; deeper ones follow it
     shares: Any = tuple(map(math.fsum, squares))
-    of_chosen = (tuple(each[j] for j in chosen) for each in (kernel.edges, kernel.atoms, kernel.missing))
+    of_chosen = (tuple(each[j] for j in columns) for each in (kernel.edges, kernel.atoms, kernel.missing))
     edges, atoms, missing = cast(Any, of_chosen)
+    chosen, crossed = (
+        tuple(tuple(new[j] for j in table) for kind, table, *_ in tables if kind in own)
+        for own in (kinds[1], ["crossed"])
+    )
     alone = ChosenMargins(
-        edges, atoms, missing, shares, tuple(fine.get(i, ()) for i in range(len(new))), squares=squares,
-        chosen=tuple(tuple(new[j] for j in table) for kind, table, *_ in tables if kind in kinds[1]),
-        deeper=tuple(each for each in finer if each[1] != fine[each[0]]),
+        edges, atoms, missing, shares, tuple(fine.get(i, ()) for i in range(len(columns))), squares=squares, chosen=chosen,
+        deeper=tuple(each for each in finer if each[1] != fine[each[0]]), crossed=crossed,
     )  # fmt: skip
     indices, scale = np.concatenate([each for *_, each in tables]), 1 / math.sqrt(total)
     return Measurement(

@@ -107,6 +107,6 @@ def how_made(release: ReleaseData) -> str:
     name = made_by(release)
     if not isinstance(release.kernel, Margins) or name == release.method:
         return f"{name}: {_METHODS[name]}" if name in _METHODS else name
-    sizes = sorted(Counter(map(len, release.kernel.pairs)).items())
+    sizes = sorted(Counter(map(len, release.kernel.counted)).items())
     tables = [f"{len(release.kernel.edges):,} of single columns", *(f"{n:,} of {size} columns" for size, n in sizes)]
     return f"{name}: rows drawn to fit noisy tables, {', '.join(tables)}"

@@ -34,7 +34,7 @@ from kmeanalyst.representation.tables.within_cells import fine_ranges, rows_in_c
 from kmeanalyst.representation.thinning import thinned
 from kmeanalyst.representation.wanted import Points, Wanted
 from kmeanalyst.representation.weights import convex_fit
-from kmeanalyst.representation.weights.reweight import gap_tolerance, weights_for
+from kmeanalyst.representation.weights.reweight import gap_tolerance, raked_weights, weights_for
 
 Represent: TypeAlias = Callable[[Measurement, Domain, Wanted, Progress | None], Points]
 
@@ -65,7 +65,9 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
         report("placing points", 1.0)
         total = 1.0 if wanted.bound is None else min(1.0, wanted.bound)
         points = domain.encode(domain.decode(points, float32=wanted.float32))
-        return without_broken(points, domain, rng), np.full(M, total / M)
+        kept = without_broken(points, domain, rng)
+        crossed = getattr(features.kernel, "crossed", ())
+        return kept, total * raked_weights(kept, measurement) if crossed else np.full(M, total / M)
     if domain.rules:
         raise ValueError(
             "points that are placed freely do not keep rules. Draw rows from margins, the default with rules, or leave the rules "

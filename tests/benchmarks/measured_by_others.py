@@ -8,8 +8,8 @@ Of each draw so many rows of a population (five columns of Adult; three levels o
     opendp    OpenDP's contingency table (where its packages are installed, see `peer_mechanisms.py`), fixed marginals, ρ = .05
     aim       the log of AIM on mbi's estimator, ρ = .05: columns, and pairs that it chose
     laplace   three GROUP BYs of two columns with Laplace noise of scale 8
-    census    a noisy measurement file of 2 states, 6 counties and 24 blocks: a query of persons, two by state, totals of
-              counties and of blocks; states' totals are exact
+    census    a noisy measurement file of 2 states, 6 counties and 24 blocks: four queries at each of the three levels, the less
+              precise the lower, and one of the country; states' totals are exact
 
     held, error    share of 95 % intervals with the truth; draws are the independent unit
     width          median, over that of the table's own rows if nothing were private
@@ -49,9 +49,11 @@ OF_ADULT = {
 OF_CENSUS = {
     "P(one)": ["hispanic", "race == 'b'", "voting"],
     "P(place)": ["geo == 's0c1'", "geo == 's1c2'", "geo == 's0c1b2'", "geo == 's1c0b3'"],
-    "P(two), counted": ["hispanic and voting", "race == 'b' and geo == 's0'", "hispanic and geo == 's1'"],
-    "P(a given b)": [("hispanic", "geo == 's1'"), ("race == 'b'", "hispanic"), ("race == 'b'", "geo == 's0'")],
-    "not counted": [("race == 'b'", "geo == 's1c1'"), "hispanic and geo == 's1c0b3'", ("voting", "geo == 's0'")],
+    "P(two), in a state": ["race == 'b' and geo == 's0'", "hispanic and geo == 's1'", ("voting", "geo == 's0'")],
+    "P(two), in a county": ["race == 'b' and geo == 's1c1'", ("hispanic", "geo == 's0c2'"), ("voting", "geo == 's1c0'")],
+    "P(two), in a block": ["hispanic and geo == 's1c0b3'", ("race == 'b'", "geo == 's0c1b2'")],
+    "P(three), counted": ["hispanic and voting and geo == 's1c1'", ("race == 'b'", "hispanic and voting")],
+    "not counted": ["race == 'b' and hispanic and geo == 's1c1'", ("race == 'b'", "voting and geo == 's0'")],
 }
 
 
@@ -202,10 +204,10 @@ def census(rows: pd.DataFrame, rng: np.random.Generator, fits: bool) -> tuple[An
         table["count"] = table["count"] + np.rint(rng.normal(0, variance**0.5, len(table)))
         return table.assign(variance=variance)
 
-    asked = (
-        (["geo"], 0, 2), (["race", "hispanic", "voting"], 9.0), (["geo", "race"], 9.0, 2), (["geo", "hispanic"], 9.0, 2),
-    )  # fmt: skip
-    tables = [query(*each) for each in (*asked, (["geo"], 16.0, 4), (["geo"], 25.0))]
+    tables = [query(["race", "hispanic", "voting"], 9.0), query(["geo"], 0, 2)]
+    for length, variance in ((2, 9.0), (4, 16.0), (6, 25.0)):
+        by = [["geo"], ["geo", "race"], ["geo", "hispanic"], ["geo", "hispanic", "voting"]]
+        tables += [query(names, variance, length) for names in by if length > 2 or len(names) > 1]
     return ka.from_measurements(country()[1], tables, statement="a simulated bureau"), None, None
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import FROM_SCALE, Date, Number
@@ -200,17 +200,19 @@ def _noisy_shares(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tu
     if measurement is None or features is None:
         return
     kernel, variances = features.kernel, measurement.variances
-    columns = [*range(len(kernel.edges)), *kernel.finer]
     edges = [*kernel.edges, *(edges for _, edges in kernel.finer_tables)]
     for group in features.groups:
         for table, square, (first, last) in zip(group.tables, group.squares, group.ranges, strict=True):
-            asked = table[-2:] if group.kind.startswith("pairs") else table[-1:]
-            if sorted(columns[t] for t in asked) != sorted(ranges):
+            own = kernel.named(table)
+            if not ranges.keys() <= {*own}:
                 continue
-            inside = [_inside(domain.columns[columns[t]], edges[t], ranges[columns[t]]) for t in asked]
+            inside = [
+                _inside(domain.columns[j], edges[t], ranges[j]) if j in ranges else slice(None)
+                for j, t in zip(own, table, strict=True)
+            ]
             if None not in inside:
-                shape = (-1, *(group.sizes[t] for t in asked))
-                sums = [float(v[first:last].reshape(shape)[:, *inside].sum()) for v in (measurement.vector, variances)]
+                shape = [group.sizes[t] for t in table]
+                sums = [float(v[first:last].reshape(shape)[*inside].sum()) for v in (measurement.vector, variances)]
                 yield sums[0] / square**0.5, (sums[1] / square) ** 0.5
 
 
@@ -290,9 +292,7 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
         which = "A release with --workload counts the pairs that it names, one with --target all pairs of a column"
         scored = "its score did not outweigh its table's noise" if measurement.scores else "others were drawn"
         return f"{together} was not counted, as {scored}. {which}"
-    kernel = features.kernel
-    counted = isinstance(kernel, ChosenMargins) and any(set(places) <= set(each) for each in kernel.chosen)
-    if len(places) > 2 and not counted:
+    if len(places) > 2 and not any({*places} <= {*each} for each in features.kernel.counted):
         how = "A release with one of them as --target looks for sets of columns with it first"
         return f"{together} was not counted together. {how}"
     if numbers:

@@ -214,8 +214,8 @@ class _Columns:
         inner = _inverse_root(joint[np.ix_(varying, varying)])
         orthonormal = np.zeros((len(cells), inner.shape[1]))
         orthonormal[varying] = inner
-        columns = [*range(len(related)), *feature_map.kernel.finer]
-        return cls(covariance, indicators, orthonormal, explained @ orthonormal, number[columns], common)
+        number = number[list(feature_map.kernel.columns)]
+        return cls(covariance, indicators, orthonormal, explained @ orthonormal, number, common)
 
     def shared(self, related: tuple[int, ...], cells: Array) -> Array:
         """(cells, q) covariances of features with orthonormal products of functions that most columns have in common, less what

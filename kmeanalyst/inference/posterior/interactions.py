@@ -82,7 +82,7 @@ class Interactions:
     def of(cls, measurement: Measurement, rows: Array, weights: Array, spread: float) -> Interactions:
         assert isinstance(measurement.feature_map, MarginFeatures)
         kernel = measurement.feature_map.kernel
-        counted = kernel.chosen if isinstance(kernel, ChosenMargins) else ()
+        counted = kernel.counted if isinstance(kernel, ChosenMargins) else ()
         scored = measurement.drawn.sets if measurement.drawn else ()
         larger = [each for each in counted if len(each) > 2]
         pairs = (*combinations(range(len(kernel.edges)), 2), *dict.fromkeys((*larger, *scored)))
@@ -499,11 +499,11 @@ def _parts(cells: Array, finest: Array, values: Array, weights: Array) -> tuple[
 
 def _noises(measurement: Measurement, features: MarginFeatures) -> tuple[Array, ...]:
     kernel, noise = features.kernel, measurement.variances
-    columns, precision = [*range(len(kernel.edges)), *kernel.finer], [np.full(size, 1e-300) for size in kernel.sizes]
+    precision = [np.full(size, 1e-300) for size in kernel.sizes]
     for group in features.groups:
         for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
             variances = noise[start:stop].reshape([group.sizes[t] for t in table])
-            for axis, j in enumerate(columns[t] for t in table):
+            for axis, j in enumerate(kernel.named(table)):
                 apart = np.moveaxis(variances, axis, 0).reshape(variances.shape[axis], -1).sum(axis=1)
                 if group.kind == "finer":
                     apart = apart.mean() * len(apart) / kernel.sizes[j]

@@ -65,13 +65,32 @@ class Observed:
                     found.pairs[i, j] = shares.reshape(kernel.sizes[i], kernel.sizes[j]), variance
                 elif group.kind == "sets":
                     found.sets[table] = shares.reshape([kernel.sizes[j] for j in table]), variance
+                elif len(table) > 1:  # in finer cells
+                    columns, sums = _in_cells(kernel, table, shares.reshape([group.sizes[j] for j in table]))
+                    found._add(columns, sums, variance * shares.size / sums.size)
         for columns, (shares, variance) in found.sets.items():
             for pair in combinations(columns, 2):
                 summed = over_pair(shares, columns, pair)
-                versions = [(summed, variance * shares.size / summed.size)]
-                known = [found.pairs[pair]] if pair in found.pairs else []
-                found.pairs[pair] = averaged_by_precision([*known, *versions])
+                found._add(pair, summed, variance * shares.size / summed.size)
         return found
+
+    def _add(self, columns: tuple[int, ...], shares: Array, variance: float) -> None:
+        tables: dict[Any, tuple[Array, float]] = self.pairs if len(columns) == 2 else self.sets
+        tables[columns] = averaged_by_precision([*filter(None, [tables.get(columns)]), (shares, variance)])
+
+
+def _in_cells(kernel: Margins, table: tuple[int, ...], shares: Array) -> tuple[tuple[int, ...], Array]:
+    """The columns of a table that has finer cells, and its sums in the columns' own cells."""
+    d, columns = len(kernel.edges), kernel.named(table)
+    for axis, (t, j) in enumerate(zip(table, columns, strict=True)):
+        if t >= d:
+            finer = kernel.finer_tables[t - d][1]
+            inside = np.searchsorted(kernel.edges[j], [-math.inf, *finer], side="right")
+            others = np.arange(shares.shape[axis] - len(inside)) + len(kernel.edges[j]) + 1  # atoms, a missing cell
+            sums = np.zeros((kernel.sizes[j], *np.delete(shares.shape, axis)))
+            np.add.at(sums, [*inside, *others], np.moveaxis(shares, axis, 0))
+            shares = np.moveaxis(sums, 0, axis)
+    return columns, shares
 
 
 def over_pair(table: Array, columns: tuple[int, ...], pair: Pair, *, keepdims: bool = False) -> Array:

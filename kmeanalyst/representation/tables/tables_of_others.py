@@ -139,17 +139,20 @@ def _as_shares(tables: Sequence[TableCells], N: float, *, is_known: bool) -> lis
 
 
 def _measured(tables: Sequence[TableCells], domain: Domain, N: int, law: str) -> Measurement:
-    kinds = alone, together, finer = _arranged(tables, domain)
+    alone, together, finer, crossed = _arranged(tables, domain)
+    kinds = alone, together, [*finer, *crossed]
     precisions = [[1 / one.deviation**2 for one in kind] for kind in kinds]
     total = math.fsum(map(math.fsum, precisions))
     squares: Any = tuple(tuple(each / total for each in kind) for kind in precisions)
     chains = [(one.columns[0], one.edges[0]) for one in finer]
     fine = dict(reversed(chains))  # the first of a column's; deeper ones follow
+    numbers = {(j, own.edges[0]): j for j, own in enumerate(alone)} | {own: len(alone) + i for i, own in enumerate(chains)}
     kernel = ChosenMargins(
         edges=tuple(one.edges[0] for one in alone), atoms=tuple(one.atoms[0] for one in alone),
         missing=tuple(column.missing for column in domain.columns), shares=tuple(map(math.fsum, squares)),  # type: ignore[arg-type]
         fine=tuple(fine.get(j, ()) for j in range(len(domain))), squares=squares,
         chosen=tuple(one.columns for one in together), deeper=tuple(each for each in chains if each[1] != fine[each[0]]),
+        crossed=tuple(tuple(numbers[own] for own in zip(one.columns, one.edges, strict=True)) for one in crossed),
     )  # fmt: skip
     features = MarginFeatures(kernel)
     heights = [math.sqrt(square) for kind in squares for square in kind]
@@ -165,33 +168,30 @@ def _measured(tables: Sequence[TableCells], domain: Domain, N: int, law: str) ->
 
 
 def _arranged(tables: Sequence[TableCells], domain: Domain) -> tuple[list[TableCells], ...]:
-    """In a kernel's order: a table of every column, larger ones, and finer ones of single columns.
+    """In a kernel's order: a table of every column, larger ones of these cells, finer ones of single columns, larger finer ones.
 
-    Of a column without its own table the sums of its most precise one are there, with noise that drowns them.
+    Of cells without a table of their column alone the sums of a larger one are there, with noise that drowns them.
     """
     together = sorted((one for one in tables if len(one.columns) > 1), key=lambda one: (len(one.columns), one.columns))
     alone: list[TableCells] = []
-    finer: list[TableCells] = []
+    chains: list[list[TableCells]] = []
     for j, column in enumerate(domain.columns):
-        larger = [_over(one, (j,)) for one in together if j in one.columns]
-        own = sorted((one for one in tables if one.columns == (j,)), key=lambda one: len(one.edges[0]))
-        base = (larger or own)[0]
-        chain = [one for one in own if one.edges != base.edges]
-        nested = all({*a.edges[0]} < {*b.edges[0]} for a, b in pairwise([base, *chain]))
-        alike = all(one.edges == base.edges for one in larger)
-        alike = alike and all(one.atoms == base.atoms for one in (*larger, *own))
-        if not (nested and alike):
+        own = [one for one in tables if one.columns == (j,)]
+        larger = sorted((_over(one, (j,)) for one in together if j in one.columns), key=lambda one: one.deviation)
+        drowned = [replace(one, deviations=_NOTHING * one.deviations) for one in larger]
+        by_edges = {one.edges: one for one in (*reversed(drowned), *own)}  # own ones, or of the least noise
+        chain = sorted(by_edges.values(), key=lambda one: len(one.edges[0]))
+        nested = all({*a.edges[0]} < {*b.edges[0]} for a, b in pairwise(chain))
+        if not nested or len({one.atoms for one in (*larger, *own)}) > 1:
             raise ValueError(
-                f"the ranges of {column.name!r:.80} differ between tables. Those of two columns or more must have the same, and "
-                "tables of it alone these, or finer ones with all of these edges: merge ranges, or leave a table out."
+                f"the ranges of {column.name!r:.80} differ between tables, and of any two of them one must have all edges of the "
+                "other, and the same values that are cells of their own: merge ranges, or leave a table out."
             )
-        best = min(larger, key=lambda one: one.deviation, default=base)
-        measured = [one for one in own if one.edges == base.edges]
-        alone += measured or [replace(best, deviations=_NOTHING * best.deviations)]
-        finer += chain
-    fine = {one.columns: one for one in reversed(finer)}
-    first = [one for one in finer if fine[one.columns] is one]
-    return alone, together, [*first, *(one for one in finer if fine[one.columns] is not one)]
+        alone.append(chain[0])
+        chains.append(chain[1:])
+    coarse = [one for one in together if all(alone[j].edges[0] == own for j, own in zip(one.columns, one.edges, strict=True))]
+    crossed = [one for one in together if one not in coarse]
+    return alone, coarse, [*(own[0] for own in chains if own), *(one for own in chains for one in own[1:])], crossed
 
 
 def _over(table: TableCells, columns: tuple[int, ...]) -> TableCells:

@@ -16,12 +16,14 @@ import numpy as np
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights import convex_fit
 from kmeanalyst.representation.weights.public_prior import posterior_of_public, ridge_to_uniform
 
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published")
 _FINE = 0.01  # factor on `gap_tolerance` for a fit that is made once
+_RAKINGS, _VARY = 10, 1.0  # rounds, and relative variance of a cell of rows
 _DOUBT, _NEGLIGIBLE = 0.1, 1e-9  # relative variance by which probabilities may be wrong; a ridge for rounding alone
 _ROUNDING = 1e-14  # no gap below this share of the largest k(z, z) can be certified
 
@@ -110,6 +112,26 @@ def published_weights(points: Array, measurement: Measurement) -> Array:
     for row, weight in zip(feature_map.points, solved, strict=True):
         weights[index_of[row.tobytes()]] += weight
     return weights
+
+
+def raked_weights(points: Array, measurement: Measurement) -> Array:
+    """Weights (M,) of rows drawn from tables, raked to every measured table in turn, each cell as far as its noise lets it.
+
+    For cells that rows are not drawn from: finer ones of several columns.
+    """
+    features = measurement.feature_map
+    assert isinstance(features, MarginFeatures)
+    weights, squares = np.full(len(points), 1 / len(points)), np.concatenate([each.squares for each in features.groups])
+    tables = list(zip(features.cell_indices(points), squares, features.starts, features.starts[1:], strict=False))
+    for _ in range(_RAKINGS):
+        for cells, square, first, last in tables:
+            of_rows, own = np.bincount(cells - first, weights, last - first), slice(first, last)
+            noise = measurement.variances[own] / square
+            measured = np.maximum(measurement.vector[own] / np.sqrt(square), 0.0)
+            moved = (_VARY * of_rows * measured + noise) / (_VARY * of_rows**2 + noise)
+            weights = weights * moved[cells - first]
+        weights /= weights.sum()
+    return np.asarray(weights)
 
 
 def tilted_weights(values: Array, weights: Array, measured: Array, noise_variance: float) -> Array:
