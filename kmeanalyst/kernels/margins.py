@@ -242,7 +242,7 @@ class ChosenMargins(Margins):
         different = len({*sets}) == len(sets) and all(max(own) >= d for own in self.crossed)
         if not (increasing and different and orders == list(map(sorted, orders))):
             raise ValueError(
-                "chosen must be different sets i < j < … of columns, those of fewest columns first. Order them so."
+                "chosen and crossed must be different sets i < j < … of columns, those of fewest columns first. Order them so."
             )
         if self.n_cells > _MOST_IN_CHOSEN:
             raise ValueError(f"margins of chosen sets have at most {_MOST_IN_CHOSEN} cells, got {self.n_cells}.")

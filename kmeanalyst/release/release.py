@@ -48,6 +48,7 @@ _INSTEAD = {  # of what a DataFrame has
     **dict.fromkeys(("describe", "summarize", "info", "agg", "min", "max"), _ANSWERS),
     **dict.fromkeys(("query", "filter", "drop", "dropna"), _BY_WHERE),
     "shape": "len(release) points, len(release.columns) columns; release.statement.n_rows is the size of the private table",
+    **dict.fromkeys(("save", "to_file", "dump"), "release.write(\"NAME.kme\") writes its file"),
     "dtypes": "release.columns has the kind and the bounds of each column",
     "to_pandas": "release.to_frame() are the weighted points", "to_polars": "polars.DataFrame(release) are the weighted points",
     "assign": 'release.transform({"name": "expression"}) adds columns',

@@ -26,7 +26,7 @@ def increasing(rng: np.random.Generator, count: int) -> tuple[float, ...]:
 
 
 def random_kernel(seed: int) -> ChosenMargins:
-    """Of 1 to 5 columns, atoms, missing cells, finer ranges, pairs, larger sets and shares of 0."""
+    """Of 1 to 5 columns, atoms, missing cells, finer ranges, pairs, larger sets, sets of finer cells and shares of 0."""
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 6))
     fine = tuple(increasing(rng, int(rng.integers(0, 5))) if rng.random() < 0.5 else () for _ in range(d))
@@ -34,7 +34,10 @@ def random_kernel(seed: int) -> ChosenMargins:
     rng.shuffle(pairs)
     pairs += [each for n in (3, 4) for each in combinations(range(d), n) if rng.random() < 0.4]
     deeper = tuple((j, (*fine[j], 9.0)) for j in range(d) if fine[j] and rng.random() < 0.5)
-    counts = [d, len(pairs), sum(map(bool, fine)) + len(deeper)]
+    column = [*range(d), *(j for j in range(d) if fine[j]), *(j for j, _ in deeper)]
+    sets = [own for n in (2, 3) for own in combinations(range(len(column)), n) if max(own) >= d and rng.random() < 0.3]
+    crossed = [tuple(sorted(own, key=lambda t: column[t])) for own in sets if len({column[t] for t in own}) == len(own)]
+    counts = [d, len(pairs), len(column) - d + len(crossed)]
     wanted = [rng.dirichlet(np.ones(n)) * rng.uniform(0.1, 1) if n and rng.random() < 0.8 else [] for n in counts]
     squares = wanted if any(map(len, wanted)) else [np.ones(d), [], []]
     total = sum(map(sum, squares))
@@ -44,7 +47,7 @@ def random_kernel(seed: int) -> ChosenMargins:
         edges=tuple(increasing(rng, int(rng.integers(0, 4))) for _ in range(d)),
         atoms=tuple(increasing(rng, int(rng.integers(0, 3))) for _ in range(d)),
         missing=tuple((rng.random(d) < 0.5).tolist()), shares=shares, fine=fine, chosen=tuple(pairs),
-        squares=parts, deeper=deeper,
+        squares=parts, deeper=deeper, crossed=tuple(crossed) if parts[2] else (),
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.noisy_tables import NoisyTable, cells_of_table, independent_bound
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file.export import export_mbi
+from kmeanalyst.releases.marginal import marginal
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.tables_of_others import measurement_of_tables
 from release_side import publish
@@ -68,7 +69,7 @@ def frames_of(measurement: Measurement, domain: Domain) -> list[pd.DataFrame]:
     kernel, d = features.kernel, len(domain)
     for group in features.groups:
         for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
-            columns = [j if j < d else kernel.finer[j - d] for j in table]
+            columns = kernel.named(table)
             edges = [kernel.edges[j] if j < d else kernel.finer_tables[j - d][1] for j in table]
             cells = [_cells(domain, j, own) for j, own in zip(columns, edges, strict=True)]
             frame = pd.MultiIndex.from_product(cells, names=[domain.names[j] for j in columns]).to_frame(index=False)
@@ -244,6 +245,28 @@ def test_finer_tables_of_one_column_and_columns_without_a_table_of_their_own() -
     age, city = release.mean("age"), release.probability("city == 'Basel'")
     assert abs(age.value - rows["age"].mean()) < 3 * age.parts["privacy"] + 0.05 and age.standard_error < 0.4
     assert abs(city.value - (rows["city"] == "Basel").mean()) < 3 * city.standard_error and city.standard_error < 0.01
+
+
+def test_tables_of_several_columns_may_cut_one_of_them_more_or_less_finely(tmp_path: Path) -> None:
+    """Both are counted, in a file and in some of its columns too; rows have what the finer one says beyond the other."""
+    rng, rows = np.random.default_rng(0), people(5000, 3)
+    rows["rich"] = rng.random(5000) < np.where(rows["age"].between(30, 44), 0.8, 0.3)
+    coarse = counts(age=["17 to 44", "45 to 90"] * 3, city=np.repeat(["Basel", "Genf", "Chur"], 2), variance=25.0)
+    true = rows.groupby(["city", rows["age"] > 44]).size().reindex(["Basel", "Genf", "Chur"], level=0)
+    fine = group_by(rows, ("age", "rich"), rng, "gaussian", 5.0)
+    release = ka.from_measurements(DOMAIN, [coarse.assign(count=true.to_numpy() + rng.normal(0, 5, 6)), fine], n_rows=5000)
+    release.write(tmp_path / "x.kme")
+    one, other = "age > 44 and city == 'Genf'", "age >= 30 and age < 45 and rich"
+    for each in (release, ka.read_release(tmp_path / "x.kme")):
+        for question in (one, other):
+            answer = each.probability(question)
+            assert abs(answer.value - rows.eval(question).mean()) < 3 * answer.parts["privacy"] + 1e-4
+            assert answer.parts["resolution"] < answer.parts["privacy"]
+    drawn = float(release.weights @ release.frame.eval(other))
+    assert release.residual_over_noise < 2 and drawn == pytest.approx(rows.eval(other).mean(), abs=0.004)
+    assert "age × city, age × rich" in str(release)
+    part = marginal(release, ["age", "rich"]).probability(other)
+    assert part.value == pytest.approx(release.probability(other).value, abs=1e-3)
 
 
 @pytest.mark.parametrize("off", [0.0, 300.0])

@@ -84,13 +84,18 @@ def _in_cells(kernel: Margins, table: tuple[int, ...], shares: Array) -> tuple[t
     d, columns = len(kernel.edges), kernel.named(table)
     for axis, (t, j) in enumerate(zip(table, columns, strict=True)):
         if t >= d:
-            finer = kernel.finer_tables[t - d][1]
-            inside = np.searchsorted(kernel.edges[j], [-math.inf, *finer], side="right")
-            others = np.arange(shares.shape[axis] - len(inside)) + len(kernel.edges[j]) + 1  # atoms, a missing cell
-            sums = np.zeros((kernel.sizes[j], *np.delete(shares.shape, axis)))
-            np.add.at(sums, [*inside, *others], np.moveaxis(shares, axis, 0))
-            shares = np.moveaxis(sums, 0, axis)
+            shares = summed_in(shares, axis, kernel.finer_tables[t - d][1], kernel.edges[j])
     return columns, shares
+
+
+def summed_in(table: Array, axis: int, finer: Sequence[float], edges: Sequence[float]) -> Array:
+    """Sums along an axis of cells, between finer edges, over ranges between some of these; atoms and missing ones stay.
+
+    >>> summed_in(np.array([1, 2, 4, 8]), 0, [0.5, 1.5], [1.5])  # the last is an atom
+    array([3, 4, 8])
+    """
+    starts = [0, *np.searchsorted(finer, edges) + 1, *range(len(finer) + 1, table.shape[axis])]
+    return np.add.reduceat(table, starts, axis=axis)
 
 
 def over_pair(table: Array, columns: tuple[int, ...], pair: Pair, *, keepdims: bool = False) -> Array:

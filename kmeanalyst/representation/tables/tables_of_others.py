@@ -21,7 +21,7 @@ from kmeanalyst.releases.domain.noisy_tables import TableCells
 from kmeanalyst.releases.measurement import Measurement, mean_unit
 from kmeanalyst.releases.statement import LAPLACE, is_whole
 from kmeanalyst.releases.texts import shortened
-from kmeanalyst.representation.tables.estimates import averaged_by_precision
+from kmeanalyst.representation.tables.estimates import averaged_by_precision, summed_in
 
 _FLOOR, _OF_LEAST = 0.5, 0.1  # noise of an exact count: at most half a row, and this share of the least noise of others
 _NOTHING = 30.0  # noise of a one-way table that is read off a larger one again, in units of its own: it adds .1 %
@@ -194,13 +194,17 @@ def _arranged(tables: Sequence[TableCells], domain: Domain) -> tuple[list[TableC
     return alone, coarse, [*(own[0] for own in chains if own), *(one for own in chains for one in own[1:])], crossed
 
 
-def _over(table: TableCells, columns: tuple[int, ...]) -> TableCells:
-    """The sums of a table over all but some of its columns."""
+def _over(table: TableCells, columns: tuple[int, ...], edges: Sequence[tuple[float, ...]] | None = None) -> TableCells:
+    """The sums of a table over all but some of its columns; in ranges between these of its edges, if they are given."""
     at = [table.columns.index(j) for j in columns]
     others = tuple(i for i in range(len(table.columns)) if i not in at)
+    sums, variances = (each.sum(axis=others) for each in (table.values, table.deviations**2))
+    own = tuple(table.edges[i] for i in at)
+    for axis, (finer, coarser) in enumerate(zip(own, own if edges is None else edges, strict=True)):
+        sums, variances = (summed_in(each, axis, finer, coarser) for each in (sums, variances))
     return replace(
-        table, columns=columns, edges=tuple(table.edges[i] for i in at), atoms=tuple(table.atoms[i] for i in at),
-        values=table.values.sum(axis=others), deviations=np.sqrt((table.deviations**2).sum(axis=others)),
+        table, columns=columns, edges=own if edges is None else tuple(edges), atoms=tuple(table.atoms[i] for i in at),
+        values=sums, deviations=np.sqrt(variances),
     )  # fmt: skip
 
 
@@ -225,8 +229,9 @@ def _overlaps(tables: Sequence[TableCells], N: float | None) -> Iterator[tuple[f
     shared = {tuple(sorted({*a.columns} & {*b.columns})) for a, b in combinations(tables, 2)} | {()}
     for columns in sorted(shared):
         sums = [_over(one, columns) for one in tables if {*columns} <= {*one.columns}]
-        for cells in sorted({(one.edges, one.atoms) for one in sums}):
-            alike = [one for one in sums if (one.edges, one.atoms) == cells]
+        for edges, atoms in sorted({(one.edges, one.atoms) for one in sums}):
+            finer = [one for one in sums if all({*a} <= {*b} for a, b in zip(edges, one.edges, strict=True))]
+            alike = [_over(one, columns, edges) for one in finer if one.atoms == atoms]
             mean, _ = averaged_by_precision([(one.values, one.deviations**2) for one in alike])
             to_n = N is not None and not columns
             if df := (len(alike) - (not to_n)) * mean.size:
