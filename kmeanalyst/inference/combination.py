@@ -65,7 +65,7 @@ def combine(
 
     >>> both = ka.combine(release, sample)
     >>> both.mean("age")
-    age: 38.36 ± 0.27 (95 %: 37.83 to 38.89; privacy 0.12, sampling 0.22, resolution 0.11)
+    age: 38.36 ± 0.27 (95 %: 37.83 to 38.89; privacy 0.12, sampling 0.22, resolution 0.11) [3 notes]
     """
     listed = tuple(sample) if isinstance(sample, list | tuple) else (sample,)
     others = listed if all(isinstance(one, ReleaseData) for one in listed) else ()
@@ -157,9 +157,9 @@ class Combination(Printed):
     >>> ka.combine(release, sample.head(500)).mean("age").heterogeneity
     Q = 0.018 on 1 df, p = 0.89, I² = 0 %
     >>> both.mean("age"), both.std("age"), both.quantile("age", 0.9)
-    (age: 38.58 ± 0.39 (95 %: 37.78 to 39.39; privacy 0.22, sampling 0.21, resolution 0.26), std(age): 13.89 ± 0.38 (95 %:
-        13.01 to 14.77; privacy 0.18, sampling 0.24, resolution 0.23), quantile(age, 0.9): 58.00 ± 0.77 (95 %: 57.00 to
-        61.00; privacy 0.27, sampling 0.45, resolution 0.56))
+    (age: 38.58 ± 0.39 (95 %: 37.78 to 39.39; privacy 0.22, sampling 0.21, resolution 0.26) [3 notes], std(age): 13.89 ± 0.38 (95 %:
+        13.01 to 14.77; privacy 0.18, sampling 0.24, resolution 0.23) [4 notes], quantile(age, 0.9): 58.00 ± 0.77 (95 %: 57.00 to
+        61.00; privacy 0.27, sampling 0.45, resolution 0.56) [4 notes])
     >>> [ask("age").value for ask in (both.expectation, both.var, both.median)], len(both.expectations(["age", "age > 50"]))
     ([38.5810..., 192.8865..., 37.0], 2)
     >>> both.cdf("age", 50).value

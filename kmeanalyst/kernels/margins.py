@@ -45,10 +45,10 @@ class Margins(Cells, UnitDiagonal):
     array([[1. , 0.5, 0. ]])
     >>> kernel.sizes, kernel.n_tables, kernel.n_cells
     ((3, 3), 2, 6)
-    >>> kernel.n_pairs, kernel.pairs, kernel.squared_heights
-    (1, ((0, 1),), ((0.5, 0.5), (), ()))
-    >>> kernel.finer, kernel.fine_sizes, kernel.finer_tables
-    ((), (), ())
+    >>> kernel.n_pairs, kernel.pairs, kernel.counted, kernel.squared_heights
+    (1, ((0, 1),), (), ((0.5, 0.5), (), ()))
+    >>> kernel.finer, kernel.fine_sizes, kernel.finer_tables, kernel.columns, kernel.named((1,))
+    ((), (), (), (0, 1), (1,))
     """
 
     shares: tuple[float, float, float]
@@ -218,8 +218,8 @@ class ChosenMargins(Margins):
     ... )
     >>> kernel.gram([[1.0, 0]], [[2.0, 0], [2.0, 1], [-1.0, 1]])
     array([[1.  , 0.25, 0.  ]])
-    >>> kernel.pairs, kernel.n_pairs, kernel.n_tables
-    (((0, 1),), 1, 3)
+    >>> kernel.pairs, kernel.counted, kernel.n_pairs, kernel.n_tables
+    (((0, 1),), ((0, 1),), 1, 3)
     """
 
     chosen: tuple[tuple[int, ...], ...] = ()
@@ -450,5 +450,13 @@ def _groups(kernel: Margins) -> list[Group]:
         for order, alike in groupby(tables if squares else (), key=len):
             own = tuple(alike)
             start = groups[-1].stop if groups else 0
-            groups.append(Group("sets" if kind == "pairs" and order > 2 else kind, tuple(islice(heights, len(own))), start, own, sizes))
+            groups.append(
+                Group(
+                    "sets" if kind == "pairs" and order > 2 else kind,
+                    tuple(islice(heights, len(own))),
+                    start,
+                    own,
+                    sizes,
+                )
+            )
     return groups

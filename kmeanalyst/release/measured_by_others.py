@@ -43,7 +43,7 @@ def from_measurements(
     >>> ages_alone = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
     >>> measured = ka.from_measurements(ages_alone, [ages], n_rows=6000, statement="the census bureau")
     >>> measured.probability("age < 40")
-    age < 40: 0.5657 ± 0.0066 (95 %: 0.5529 to 0.5786; privacy 0.0014, sampling 0.0064, resolution 0.0000)
+    age < 40: 0.5657 ± 0.0066 (95 %: 0.5529 to 0.5786; privacy 0.0014, sampling 0.0064, resolution 0.0000) [1 note]
     """
     domain = domain if isinstance(domain, Domain) else read_domain(domain)
     given = [cells_of_table(table, domain) for table in _given(tables)]

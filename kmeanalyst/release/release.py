@@ -158,7 +158,7 @@ class Release(ReleaseData):
 
         >>> small = release.thin(50)
         >>> len(small), small.mean("age")
-        (50, age: 38.64 ± 0.51 (95 %: 37.65 to 39.64; privacy 0.27, sampling 0.18, resolution 0.39))
+        (50, age: 38.64 ± 0.51 (95 %: 37.65 to 39.64; privacy 0.27, sampling 0.18, resolution 0.39) [1 note])
         """
         from kmeanalyst.representation.thinning import thin
 
@@ -319,7 +319,7 @@ def from_frame(
 
     >>> frame = pd.DataFrame({"x": [0.0, 1.0, 2.0], "w": [0.5, 0.25, 0.25]})
     >>> ka.from_frame(frame, weight="w").mean("x")
-    x: 0.75 ± 0.51 (95 %: -0.25 to 1.75; privacy unknown, sampling 0.51, resolution unknown)
+    x: 0.75 ± 0.51 (95 %: -0.25 to 1.75; privacy unknown, sampling 0.51, resolution unknown) [1 note]
     """
     from kmeanalyst.releases.domain.draft import draft_domain
     from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -263,9 +263,7 @@ class Measurement:
     def counted_together(self, i: int, j: int) -> bool:
         """Whether features see columns i and j jointly; of margins of chosen sets, whether one with both was chosen."""
         kernel = self.feature_map.kernel
-        return not isinstance(kernel, ChosenMargins) or (
-            any({i, j} <= set(each) for each in kernel.counted)
-        )
+        return not isinstance(kernel, ChosenMargins) or (any({i, j} <= set(each) for each in kernel.counted))
 
     @property
     def grid_steps(self) -> float:
@@ -292,7 +290,7 @@ class Measurement:
 
 
 def of_tables(measurement: Measurement, columns: Sequence[int]) -> Measurement:
-    """The tables of margins of some columns with their noise, in units of a kernel that has these alone: features are of their rows.
+    """The tables of margins of some columns with their noise, in units of a kernel of these columns alone.
 
     columns   increasing.
     Errors    ValueError where each feature is of all columns.
@@ -310,7 +308,10 @@ def of_tables(measurement: Measurement, columns: Sequence[int]) -> Measurement:
             f"no table is of these columns alone: the release measured {features.name} features of others with them, from "
             "which nothing of these can be read. Leave columns out, or name more."
         )
-    kinds, total = (["one-way"], ["pairs", "sets"], ["finer", "crossed"]), math.fsum(square for _, _, square, _ in tables)
+    kinds, total = (
+        (["one-way"], ["pairs", "sets"], ["finer", "crossed"]),
+        math.fsum(square for _, _, square, _ in tables),
+    )
     squares = tuple(tuple(square / total for kind, _, square, _ in tables if kind in own) for own in kinds)
     numbers = [t for kind, (t, *_), *_ in tables if kind == "finer"]
     finer = [(new[of[t]], kernel.finer_tables[t - len(kernel.edges)][1]) for t in numbers]

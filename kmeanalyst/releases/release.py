@@ -205,7 +205,7 @@ class ReleaseData(Memoised):
                       undefined at a point. Where a missing cell makes it undefined, its cell is missing.
 
         >>> release.transform({"yearly hours": "`hours-per-week` * 52"}).mean("yearly hours")
-        `yearly hours`: 2126 ± 32 (95 %: 2063 to 2190; privacy 19, sampling 8, resolution 24)
+        `yearly hours`: 2126 ± 32 (95 %: 2063 to 2190; privacy 19, sampling 8, resolution 24) [1 note]
         """
         derived = derive(self._frame, self.columns, expressions)
         release = self.replaced(derived=(*self.derived, *derived))

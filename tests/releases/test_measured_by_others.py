@@ -254,7 +254,9 @@ def test_tables_of_several_columns_may_cut_one_of_them_more_or_less_finely(tmp_p
     coarse = counts(age=["17 to 44", "45 to 90"] * 3, city=np.repeat(["Basel", "Genf", "Chur"], 2), variance=25.0)
     true = rows.groupby(["city", rows["age"] > 44]).size().reindex(["Basel", "Genf", "Chur"], level=0)
     fine = group_by(rows, ("age", "rich"), rng, "gaussian", 5.0)
-    release = ka.from_measurements(DOMAIN, [coarse.assign(count=true.to_numpy() + rng.normal(0, 5, 6)), fine], n_rows=5000)
+    release = ka.from_measurements(
+        DOMAIN, [coarse.assign(count=true.to_numpy() + rng.normal(0, 5, 6)), fine], n_rows=5000
+    )
     release.write(tmp_path / "x.kme")
     one, other = "age > 44 and city == 'Genf'", "age >= 30 and age < 45 and rich"
     for each in (release, ka.read_release(tmp_path / "x.kme")):

@@ -325,18 +325,22 @@ class Estimate(Differentiable, Printed):
         )
 
     def __repr__(self) -> str:
+        count = len(self.notes)
+        return self._line() + f" [{count} note{'s' * (count > 1)}]" * bool(count)
+
+    def _line(self) -> str:
         return f"{self.question}: {self._numbers()}"
 
     def __str__(self) -> str:
-        return "\n".join([repr(self), *list_of_notes((), [self])])
+        return "\n".join([self._line(), *list_of_notes((), [self])])
 
 
 class Estimates(Printed, tuple[Estimate, ...]):
     """Several estimates, in the order they were asked for; `to_frame()` is a table of them.
 
     >>> release.expectations(["age > 30", "age > 50"])
-    age > 30: 0.661 ± 0.018 (95 %: 0.625 to 0.697; privacy 0.008, sampling 0.006, resolution 0.015)
-    age > 50: 0.202 ± 0.020 (95 %: 0.164 to 0.241; privacy 0.008, sampling 0.005, resolution 0.018)
+    age > 30: 0.661 ± 0.018 (95 %: 0.625 to 0.697; privacy 0.008, sampling 0.006, resolution 0.015) [1 note]
+    age > 50: 0.202 ± 0.020 (95 %: 0.164 to 0.241; privacy 0.008, sampling 0.005, resolution 0.018) [1 note]
     """
 
     def to_frame(self, level: float = 0.95) -> EstimateTable:

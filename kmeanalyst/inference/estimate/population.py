@@ -40,6 +40,7 @@ from kmeanalyst.representation.weights.views import view_weights
 
 _FEW_MISSING = 0.005  # a smaller share of rows that lack a cell is not worth a note
 _NO_ROWS = 1e-12  # a probability of a condition that is nothing but rounding
+_ROUNDING = 1e-13  # an error, relative to the answer, that is nothing else
 
 
 class Distribution(ABC):
@@ -300,6 +301,8 @@ def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str,
     influence, question, by, error = statistic.influence, statistic.question, statistic.interval_by, float(total(parts))
     possible = statistic.possible if distribution.view == "fitted" else None  # others show the weights as they are
     value = float(statistic.value if possible is None else np.clip(statistic.value, *possible))
+    if error <= _ROUNDING * abs(value):  # the same of all rows
+        error, parts = 0.0, {name: part and 0.0 for name, part in parts.items()}
     on_both = (*distribution.notes, *distribution.model.notes)
     notes = (*statistic.notes, *on_both, *_weakness(distribution, question, parts, error))
     if possible is not None and 1.96 * error > max(value - possible[0], possible[1] - value) > 0:

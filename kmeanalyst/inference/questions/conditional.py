@@ -270,8 +270,8 @@ def conditional_expectation(
     Errors    ValueError for values that are not of their column's domain.
 
     >>> release.conditional_expectation("income == '>50K'", given={"age": [30, 50]})
-    income == '>50K' | age = 30: 0.128 ± 0.041 (95 %: 0.048 to 0.208; privacy 0.017, sampling 0.008, resolution 0.036)
-    income == '>50K' | age = 50: 0.374 ± 0.070 (95 %: 0.237 to 0.511; privacy 0.030, sampling 0.014, resolution 0.062)
+    income == '>50K' | age = 30: 0.128 ± 0.041 (95 %: 0.048 to 0.208; privacy 0.017, sampling 0.008, resolution 0.036) [1 note]
+    income == '>50K' | age = 50: 0.374 ± 0.070 (95 %: 0.237 to 0.511; privacy 0.030, sampling 0.014, resolution 0.062) [1 note]
     """
     names, rows, several = given_rows(release, given)
     smooth = smoother(release, names, where=where, view=view, kernel=kernel)

@@ -52,7 +52,7 @@ def expectation(
                answer is part of the error. See `population.default_view`.
 
     >>> release.expectation("age * `hours-per-week`", where="sex == 'Female'")
-    age * `hours-per-week` | sex == 'Female': 1446 ± 114 (95 %: 1222 to 1669; privacy 51, sampling 17, resolution 101)
+    age * `hours-per-week` | sex == 'Female': 1446 ± 114 (95 %: 1222 to 1669; privacy 51, sampling 17, resolution 101) [1 note]
     >>> release.expectation(lambda rows: rows["age"] ** 2).value
     1684.9...
     """
@@ -66,8 +66,8 @@ def expectations(
 
     >>> release.expectations(["age", "age > 30", "age > 50"])
     age: 38.60 ± 0.43 (95 %: 37.75 to 39.45; privacy 0.26, sampling 0.18, resolution 0.30)
-    age > 30: 0.661 ± 0.018 (95 %: 0.625 to 0.697; privacy 0.008, sampling 0.006, resolution 0.015)
-    age > 50: 0.202 ± 0.020 (95 %: 0.164 to 0.241; privacy 0.008, sampling 0.005, resolution 0.018)
+    age > 30: 0.661 ± 0.018 (95 %: 0.625 to 0.697; privacy 0.008, sampling 0.006, resolution 0.015) [1 note]
+    age > 50: 0.202 ± 0.020 (95 %: 0.164 to 0.241; privacy 0.008, sampling 0.005, resolution 0.018) [1 note]
     """
     population = population_of(release, where=where, view=view)
     return estimates(population, [mean_of(population, question) for question in questions])
@@ -87,7 +87,7 @@ def total(release: ReleaseData, column: Question, *, where: Condition = None, vi
     """The sum of a column, or of an expression: N times its expectation, where N counts units if these are protected.
 
     >>> release.sum("`hours-per-week`")
-    sum(`hours-per-week`): 245352 ± 3724 (95 %: 238054 to 252650; privacy 2248, sampling 962, resolution 2808)
+    sum(`hours-per-week`): 245352 ± 3724 (95 %: 238054 to 252650; privacy 2248, sampling 962, resolution 2808) [1 note]
     """
     found = mean(release, column, where=where, view=view)
     return _over_the_table(release, found, f"sum({shown(column)})", where, view)
@@ -97,7 +97,7 @@ def count(release: ReleaseData, condition: Question, *, where: Condition = None,
     """How many rows meet a condition: N times its probability, where N counts units if these are protected.
 
     >>> release.count("age > 50", where="sex == 'Male'")
-    count(age > 50) | sex == 'Male': 711 ± 110 (95 %: 496 to 927; privacy 44, sampling 25, resolution 97)
+    count(age > 50) | sex == 'Male': 711 ± 110 (95 %: 496 to 927; privacy 44, sampling 25, resolution 97) [1 note]
     """
     found = probability(release, condition, where=where, view=view)
     return _over_the_table(release, found, f"count({shown(condition)})", where, view)
@@ -126,7 +126,7 @@ def probability(
     """The probability of a condition; ValueError if the question is not one.
 
     >>> release.probability("age > 50", where="sex == 'Male'")
-    age > 50 | sex == 'Male': 0.177 ± 0.026 (95 %: 0.126 to 0.228; privacy 0.011, sampling 0.006, resolution 0.023)
+    age > 50 | sex == 'Male': 0.177 ± 0.026 (95 %: 0.126 to 0.228; privacy 0.011, sampling 0.006, resolution 0.023) [1 note]
     """
     population = population_of(release, where=where, view=view)
     return estimate(population, probability_of(population, condition))

@@ -110,7 +110,7 @@ def var(release: ReleaseData, column: Question, *, where: Condition = None, view
     """The variance of a column of numbers, or of an expression; negative under some signed weights, and a note says so.
 
     >>> release.var("age")
-    var(age): 195 ± 17 (95 %: 161 to 229; privacy 10, sampling 4, resolution 13)
+    var(age): 195 ± 17 (95 %: 161 to 229; privacy 10, sampling 4, resolution 13) [1 note]
     """
     population = population_of(release, where=where, view=view)
     return estimate(population, variance_of(population, column))
@@ -122,7 +122,7 @@ def std(release: ReleaseData, column: Question, *, where: Condition = None, view
     Edge cases   NaN where the variance is negative; an error of NaN where it is 0: a root has no first order there.
 
     >>> release.std("age")
-    std(age): 13.97 ± 0.62 (95 %: 12.71 to 15.13; privacy 0.37, sampling 0.13, resolution 0.47)
+    std(age): 13.97 ± 0.62 (95 %: 12.71 to 15.13; privacy 0.37, sampling 0.13, resolution 0.47) [1 note]
     """
     population = population_of(release, where=where, view=view)
     return estimate(population, deviation_of(population, column))
@@ -153,7 +153,7 @@ def corr(
     Edge cases   NaN where a variance is not positive; beyond ±1 under some signed weights, and a note says so.
 
     >>> release.corr(["age", "hours-per-week"])["age", "hours-per-week"]
-    corr(age, `hours-per-week`): 0.14 ± 0.21 (95 %: -0.26 to 0.54; privacy 0.07, sampling 0.02, resolution 0.19)
+    corr(age, `hours-per-week`): 0.14 ± 0.21 (95 %: -0.26 to 0.54; privacy 0.07, sampling 0.02, resolution 0.19) [1 note]
     """
     return _matrix(release, [str(columns), *others] if others else columns, where, view, correlations=True)
 

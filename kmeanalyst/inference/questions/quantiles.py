@@ -37,8 +37,8 @@ def cdf(
     x        in the column's units; a sequence gives Estimates.
 
     >>> release.cdf("age", [30, 50])
-    age <= 30: 0.339 ± 0.018 (95 %: 0.303 to 0.375; privacy 0.008, sampling 0.006, resolution 0.015)
-    age <= 50: 0.798 ± 0.020 (95 %: 0.759 to 0.836; privacy 0.008, sampling 0.005, resolution 0.018)
+    age <= 30: 0.339 ± 0.018 (95 %: 0.303 to 0.375; privacy 0.008, sampling 0.006, resolution 0.015) [1 note]
+    age <= 50: 0.798 ± 0.020 (95 %: 0.759 to 0.836; privacy 0.008, sampling 0.005, resolution 0.018) [1 note]
     """
     return cdf_of(population_of(release, where=where, view=view), column, x)
 
@@ -67,9 +67,9 @@ def quantile(
              a quantile propagates its error to first order.
 
     >>> release.quantile("age", [0.25, 0.5, 0.75])
-    quantile(age, 0.25): 28.00 ± 0.77 (95 %: 26.00 to 29.00; privacy 0.34, sampling 0.24, resolution 0.65)
-    quantile(age, 0.5): 37.0 ± 1.0 (95 %: 35.0 to 39.0; privacy 0.4, sampling 0.3, resolution 0.9)
-    quantile(age, 0.75): 47.0 ± 1.0 (95 %: 45.0 to 49.0; privacy 0.5, sampling 0.4, resolution 0.8)
+    quantile(age, 0.25): 28.00 ± 0.77 (95 %: 26.00 to 29.00; privacy 0.34, sampling 0.24, resolution 0.65) [1 note]
+    quantile(age, 0.5): 37.0 ± 1.0 (95 %: 35.0 to 39.0; privacy 0.4, sampling 0.3, resolution 0.9) [1 note]
+    quantile(age, 0.75): 47.0 ± 1.0 (95 %: 45.0 to 49.0; privacy 0.5, sampling 0.4, resolution 0.8) [1 note]
     """
     refused = (
         f'quantiles are of probabilities, got view="{view}": under signed weights the distribution function falls as well as '
@@ -87,7 +87,7 @@ def median(release: ReleaseData, column: Question, *, where: Condition = None, v
     """The quantile of order 0.5.
 
     >>> release.median("age")
-    quantile(age, 0.5): 37.0 ± 1.0 (95 %: 35.0 to 39.0; privacy 0.4, sampling 0.3, resolution 0.9)
+    quantile(age, 0.5): 37.0 ± 1.0 (95 %: 35.0 to 39.0; privacy 0.4, sampling 0.3, resolution 0.9) [1 note]
     """
     found = quantile(release, column, 0.5, where=where, view=view)
     assert isinstance(found, Estimate)  # of a single order

@@ -54,7 +54,7 @@ class RegressionEstimate(Printed):
     >>> fit.names
     ('intercept', '`education-num`', "sex == 'Male'")
     >>> fit["education-num"], fit.view
-    (age ~ `education-num`: 0.28 ± 0.71 (95 %: -1.13 to 1.68; privacy 0.30, sampling 0.07, resolution 0.63), 'fitted')
+    (age ~ `education-num`: 0.28 ± 0.71 (95 %: -1.13 to 1.68; privacy 0.30, sampling 0.07, resolution 0.63) [1 note], 'fitted')
     """
 
     target: str

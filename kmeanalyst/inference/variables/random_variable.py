@@ -110,11 +110,11 @@ class RandomVariable(VariableOperators, Printed):
 
     >>> age, hours = release["age"], release["hours-per-week"]
     >>> (age * hours).mean()
-    age * `hours-per-week`: 1602 ± 54 (95 %: 1497 to 1708; privacy 25, sampling 11, resolution 46)
+    age * `hours-per-week`: 1602 ± 54 (95 %: 1497 to 1708; privacy 25, sampling 11, resolution 46) [1 note]
     >>> (age > 50).given(hours > 40).probability()
-    age > 50 | `hours-per-week` > 40: 0.270 ± 0.057 (95 %: 0.158 to 0.382; privacy 0.021, sampling 0.009, resolution 0.052)
+    age > 50 | `hours-per-week` > 40: 0.270 ± 0.057 (95 %: 0.158 to 0.382; privacy 0.021, sampling 0.009, resolution 0.052) [1 note]
     >>> np.sqrt(age).quantile(0.5)
-    quantile(sqrt(age), 0.5): 6.083 ± 0.084 (95 %: 5.916 to 6.245; privacy 0.030, sampling 0.025, resolution 0.075)
+    quantile(sqrt(age), 0.5): 6.083 ± 0.084 (95 %: 5.916 to 6.245; privacy 0.030, sampling 0.025, resolution 0.075) [1 note]
     """
 
     nodes: tuple[Node, ...]
@@ -211,7 +211,7 @@ class RandomVariable(VariableOperators, Printed):
         Conditions of other releases than the variable's tie them together: x.given(x < y).
 
         >>> release["age"].given(release["hours-per-week"] > 40).mean()
-        age | `hours-per-week` > 40: 41.1 ± 2.2 (95 %: 36.7 to 45.5; privacy 0.7, sampling 0.3, resolution 2.1)
+        age | `hours-per-week` > 40: 41.1 ± 2.2 (95 %: 36.7 to 45.5; privacy 0.7, sampling 0.3, resolution 2.1) [1 note]
         """
         nodes = [node for condition in conditions for node in _condition_nodes(condition)]
         joined(node.releases for node in (*self.nodes, *self.conditions, *nodes))
@@ -221,7 +221,7 @@ class RandomVariable(VariableOperators, Printed):
         """The variable under other weights: "signed" (as released), "probability", "fitted" (of one release); None: the default.
 
         >>> release["age"].in_view("signed").mean()
-        age: 38.25 ± 0.53 (95 %: 37.21 to 39.29; privacy 0.26, sampling 0.18, resolution 0.42)
+        age: 38.25 ± 0.53 (95 %: 37.21 to 39.29; privacy 0.26, sampling 0.18, resolution 0.42) [1 note]
         """
         if view not in ("signed", "probability", "fitted", None):
             raise ValueError(
@@ -292,7 +292,7 @@ class RandomVariable(VariableOperators, Printed):
         """The variance, with its error bar; negative under some signed weights, and a note says so.
 
         >>> release["age"].var()
-        var(age): 195 ± 17 (95 %: 161 to 229; privacy 10, sampling 4, resolution 13)
+        var(age): 195 ± 17 (95 %: 161 to 229; privacy 10, sampling 4, resolution 13) [1 note]
         """
         return population.estimate(self._distribution, variance_of(self._distribution, self._node))
 
@@ -300,7 +300,7 @@ class RandomVariable(VariableOperators, Printed):
         """The standard deviation, with its error bar.
 
         >>> release["age"].std()
-        std(age): 13.97 ± 0.62 (95 %: 12.71 to 15.13; privacy 0.37, sampling 0.13, resolution 0.47)
+        std(age): 13.97 ± 0.62 (95 %: 12.71 to 15.13; privacy 0.37, sampling 0.13, resolution 0.47) [1 note]
         """
         return population.estimate(self._distribution, deviation_of(self._distribution, self._node))
 
@@ -308,7 +308,7 @@ class RandomVariable(VariableOperators, Printed):
         """The probability of a condition, with its error bar; ValueError if the variable is not one.
 
         >>> ((release["age"] > 50) & (release["sex"] == "Male")).probability()
-        (age > 50) & (sex == 'Male'): 0.119 ± 0.017 (95 %: 0.084 to 0.153; privacy 0.007, sampling 0.004, resolution 0.015)
+        (age > 50) & (sex == 'Male'): 0.119 ± 0.017 (95 %: 0.084 to 0.153; privacy 0.007, sampling 0.004, resolution 0.015) [1 note]
         """
         return population.estimate(self._distribution, probability_of(self._distribution, self._node))
 
@@ -316,8 +316,8 @@ class RandomVariable(VariableOperators, Printed):
         """P(variable <= x): an Estimate for a number, Estimates for a list.
 
         >>> release["age"].cdf([30, 50])
-        age <= 30: 0.339 ± 0.018 (95 %: 0.303 to 0.375; privacy 0.008, sampling 0.006, resolution 0.015)
-        age <= 50: 0.798 ± 0.020 (95 %: 0.759 to 0.836; privacy 0.008, sampling 0.005, resolution 0.018)
+        age <= 30: 0.339 ± 0.018 (95 %: 0.303 to 0.375; privacy 0.008, sampling 0.006, resolution 0.015) [1 note]
+        age <= 50: 0.798 ± 0.020 (95 %: 0.759 to 0.836; privacy 0.008, sampling 0.005, resolution 0.018) [1 note]
         """
         return cdf_of(self._distribution, self._node, x)
 
@@ -325,8 +325,8 @@ class RandomVariable(VariableOperators, Printed):
         """The quantile of order q; of several releases in the probability view. See `Release.quantile`.
 
         >>> (release["age"] * 2).quantile([0.25, 0.75])
-        quantile(age * 2, 0.25): 56.0 ± 1.5 (95 %: 52.0 to 58.0; privacy 0.7, sampling 0.5, resolution 1.3)
-        quantile(age * 2, 0.75): 94.0 ± 2.0 (95 %: 90.0 to 98.0; privacy 0.9, sampling 0.7, resolution 1.7)
+        quantile(age * 2, 0.25): 56.0 ± 1.5 (95 %: 52.0 to 58.0; privacy 0.7, sampling 0.5, resolution 1.3) [1 note]
+        quantile(age * 2, 0.75): 94.0 ± 2.0 (95 %: 90.0 to 98.0; privacy 0.9, sampling 0.7, resolution 1.7) [1 note]
         """
         if self.view == "signed":
             raise ValueError(

@@ -228,7 +228,7 @@ def score(
     Errors    ValueError for the release that the model was trained on, whose noise it has fitted.
 
     >>> ka.score(model, sample, "accuracy")
-    accuracy(income): 0.8193 ± 0.0099 (95 %: 0.7999 to 0.8388; sampling 0.0099)
+    accuracy(income): 0.8193 ± 0.0099 (95 %: 0.7999 to 0.8388; sampling 0.0099) [1 note]
     >>> ka.score(model, sample, ["accuracy", "roc_auc"]).to_frame()[["value", "low", "high"]]
                          value       low      high
     question

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
+
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.words import WORDS, ExpressionError
 from kmeanalyst.releases.texts import replaced
@@ -372,6 +374,8 @@ class Parser:
         if name.text not in _ARITIES:
             near = words.close(name.text, list(_ARITIES))
             hint = f"Did you mean {near}?" if near else "Use one of these, or put an operator before the parenthesis."
+            if isinstance(getattr(np, name.text, None), np.ufunc):
+                hint = f'numpy\'s are functions of variables, in Python: np.{name.text}(release["column"]).mean().'
             raise self.error(
                 f"no function {words.short(name.text)}: the functions are {', '.join(_ARITIES)}. {hint}", name
             )

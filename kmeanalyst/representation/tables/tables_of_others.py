@@ -146,7 +146,9 @@ def _measured(tables: Sequence[TableCells], domain: Domain, N: int, law: str) ->
     squares: Any = tuple(tuple(each / total for each in kind) for kind in precisions)
     chains = [(one.columns[0], one.edges[0]) for one in finer]
     fine = dict(reversed(chains))  # the first of a column's; deeper ones follow
-    numbers = {(j, own.edges[0]): j for j, own in enumerate(alone)} | {own: len(alone) + i for i, own in enumerate(chains)}
+    numbers = {(j, own.edges[0]): j for j, own in enumerate(alone)} | {
+        own: len(alone) + i for i, own in enumerate(chains)
+    }
     kernel = ChosenMargins(
         edges=tuple(one.edges[0] for one in alone), atoms=tuple(one.atoms[0] for one in alone),
         missing=tuple(column.missing for column in domain.columns), shares=tuple(map(math.fsum, squares)),  # type: ignore[arg-type]
@@ -189,7 +191,9 @@ def _arranged(tables: Sequence[TableCells], domain: Domain) -> tuple[list[TableC
             )
         alone.append(chain[0])
         chains.append(chain[1:])
-    coarse = [one for one in together if all(alone[j].edges[0] == own for j, own in zip(one.columns, one.edges, strict=True))]
+    coarse = [
+        one for one in together if all(alone[j].edges[0] == own for j, own in zip(one.columns, one.edges, strict=True))
+    ]
     crossed = [one for one in together if one not in coarse]
     return alone, coarse, [*(own[0] for own in chains if own), *(one for own in chains for one in own[1:])], crossed
 
