@@ -26,7 +26,9 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file.export import export_mbi
 from kmeanalyst.releases.marginal import marginal
 from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.tables.estimates import Observed
 from kmeanalyst.representation.tables.tables_of_others import measurement_of_tables
+from kmeanalyst.representation.weights.reweight import raked_weights
 from release_side import publish
 
 AGES = (17, 30, 45, 60)
@@ -267,17 +269,25 @@ def test_tables_of_several_columns_may_cut_one_of_them_more_or_less_finely(tmp_p
     drawn = float(release.weights @ release.frame.eval(other))
     assert release.residual_over_noise < 2 and drawn == pytest.approx(rows.eval(other).mean(), abs=0.004)
     assert "age × city, age × rich" in str(release)
+    observed = Observed.of(release.measurement).pairs[0, 2][0]  # in the coarser ranges of age
+    assert observed[:, 1] == pytest.approx(rows["rich"].groupby(rows["age"] > 44).sum() / 5000, abs=0.01)
+    even = raked_weights(release.encoded_points, replace(release.measurement, noise_scale=10.0))
+    assert even == pytest.approx(1 / len(release), rel=0.01)
     part = marginal(release, ["age", "rich"]).probability(other)
     assert part.value == pytest.approx(release.probability(other).value, abs=1e-3)
 
 
 @pytest.mark.parametrize("off", [0.0, 300.0])
-def test_tables_that_contradict_one_another_beyond_their_noise_are_reported(off: float) -> None:
+@pytest.mark.parametrize("columns", [("city",), ("age",)])  # ages in two ranges here, in four there
+def test_tables_that_contradict_one_another_beyond_their_noise_are_reported(columns: Sequence[str], off: float) -> None:
     rng, rows = np.random.default_rng(0), people(5000, 4)
-    tables = [group_by(rows, columns, rng, "laplace", 8.0) for columns in (("city",), ("city", "rich"))]
-    tables[0].table.loc[0, "count"] += off
-    read = [cells_of_table(one, Domain(DOMAIN.columns[1:])) for one in tables]
-    _, notes = measurement_of_tables(read, Domain(DOMAIN.columns[1:]))
+    tables = [group_by(rows, own, rng, "laplace", 8.0) for own in (columns, (*columns, "rich"))]
+    if columns == ("age",):
+        sums = tables[0].table["count"].to_numpy().reshape(2, 2).sum(axis=1)
+        tables[0] = NoisyTable(counts(age=AGES[::2], count=sums), noise="laplace", scale=16.0)
+    tables[0].table.loc[[0, 1], "count"] += [off, -off]
+    used = Domain((DOMAIN[columns[0]], DOMAIN["rich"]))
+    _, notes = measurement_of_tables([cells_of_table(one, used) for one in tables], used)
     assert ("contradict one another beyond their noise: χ²" in notes[-1]) is (off > 0), notes
 
 
