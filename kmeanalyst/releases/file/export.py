@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -30,7 +31,6 @@ from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, plain_array
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import xarray
 
 STAMP_COLUMN = "NOT_PRIVATE"  # a column of tables that are exported from rehearsals
@@ -170,8 +170,6 @@ def _for_statistics(frame: pd.DataFrame, most: int) -> tuple[pd.DataFrame, dict[
 
 def to_arrow(release: ReleaseData) -> pa.Table:
     """See `Release.to_arrow`."""
-    import pyarrow as pa
-
     frame = _stamped(release, _as_released(release))
     table = pa.Table.from_pandas(frame, preserve_index=False)
     return table.replace_schema_metadata({**(table.schema.metadata or {}), "privacy": frame.attrs["privacy"]})
