@@ -28,17 +28,6 @@ class Markup(str):
     __slots__ = ()
 
 
-def inert(text: str) -> str:
-    """Text in which each character is visible, and none changes the direction of others.
-
-    Control and format characters (bidirectional overrides, zero-width ones, half surrogate pairs) become U+FFFD.
-
-    >>> inert("a\\u202eb"), inert("naïve 東京 שלום")
-    ('a�b', 'naïve 東京 שלום')
-    """
-    return replaced(text)
-
-
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
     """An element; children that are not Markup are escaped, and so are all attributes.
 
@@ -60,19 +49,19 @@ def joined(children: object) -> Markup:
     if isinstance(children, Markup):
         return children
     if isinstance(children, str):
-        return Markup(escape(inert(children)))
+        return Markup(escape(replaced(children)))
     if isinstance(children, Iterable):
         return Markup("".join(joined(child) for child in children))
     return Markup(escape(str(children)))
 
 
 def short(text: str, most: int) -> str:
-    return shortened(inert(text), most)
+    return shortened(replaced(text), most)
 
 
 def name_of(text: str, most: int | None = None) -> Markup:
     """A name from the file within a sentence: isolated in its direction of writing, cut to a length, whole on hover."""
-    whole = inert(text)
+    whole = replaced(text)
     cut = whole if most is None else short(text, most)
     return element("bdi", cut, title=whole if cut != whole else None)
 
@@ -101,7 +90,7 @@ def _attribute(key: str, value: object) -> str:
         raise ValueError(f"{key!r:.40} is not a name of an attribute: it could become other markup. Write letters.")
     if value is None or value is False:
         return ""
-    return f" {key}" if value is True else f' {key}="{escape(inert(str(value)))}"'
+    return f" {key}" if value is True else f' {key}="{escape(replaced(str(value)))}"'
 
 
 def document(
