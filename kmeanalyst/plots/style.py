@@ -18,12 +18,12 @@ from matplotlib.figure import Figure
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.declared_statement import Statement
 from kmeanalyst.releases.expressions.words import short
-from kmeanalyst.releases.file.archive import atomic_write
+from kmeanalyst.releases.file.archive import atomic_write, ending_of
 from kmeanalyst.releases.release import ReleaseData
 
 SIZE = (6.0, 3.7)  # inches, width and height of one drawing
 INK, GREY, RULE = "0.15", "0.4", "0.55"  # grey levels of whiskers, of captions, and of lines that show no data
-FORMATS = ("png", "pdf", "svg")
+FORMATS = (".png", ".pdf", ".svg")
 _DPI = 150
 _LONGEST = 28  # characters of a label
 _SMALL = 7.5  # points, of captions
@@ -35,11 +35,10 @@ STAMP = "NOT PRIVATE"
 @dataclass(frozen=True)
 class SeriesStyle:
     colour: str
-    line: str
     marker: str
 
 
-RELEASE, SAMPLE = SeriesStyle("#0072B2", "-", "o"), SeriesStyle("#D55E00", "--", "s")
+RELEASE, SAMPLE = SeriesStyle("#0072B2", "o"), SeriesStyle("#D55E00", "s")
 
 
 def axes_of(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
@@ -139,14 +138,7 @@ def new_figure(size: tuple[float, float] = SIZE) -> Figure:
 
 
 def format_of(path: str | Path) -> str:
-    ending = Path(path).suffix.lower().removeprefix(".")
-    if ending not in FORMATS:
-        known = ", ".join(f".{name}" for name in FORMATS)
-        raise ValueError(
-            f"cannot draw to {path}: the ending of the name says which format is meant, and only {known} are known. Name a "
-            "file with one of these endings."
-        )
-    return ending
+    return ending_of(path, FORMATS, "draw").removeprefix(".")
 
 
 def save(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:

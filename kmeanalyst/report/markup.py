@@ -79,6 +79,16 @@ def scrolling(inner: Markup, caption: object) -> Markup:
     return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
+def sections(*parts: tuple[str, str, object]) -> list[Markup]:
+    """Links to the parts of a page, (id, heading, content), and the parts, which a click folds."""
+    links = [element("li", element("a", heading, href=f"#{name}")) for name, heading, _ in parts]
+    folding = [
+        element("details", element("summary", element("h2", heading)), part, class_="section", id=name, open=True)
+        for name, heading, part in parts
+    ]
+    return [element("nav", element("ul", links), aria_label="Sections"), *folding]
+
+
 def key(number: float) -> str:
     """A number as scripts and tests read it; nothing where there is none."""
     return repr(float(number)) if math.isfinite(number) else ""
