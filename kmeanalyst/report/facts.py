@@ -25,13 +25,13 @@ from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.arrays import codes_of, numbers_of
 from kmeanalyst.releases.release import ReleaseData, View
+from kmeanalyst.representation.progress import Progress, silent
 
 MOST_COLUMNS = 60  # columns on one page; `columns` chooses others
 MOST_PAIRED = 20  # columns that pairs are shown of
 MOST_LEVELS = 30  # levels of a column that are shown one by one
 _MOST_GROUPS = 60  # declared edges and atoms: with more, ranges of equal width are used
 _RANGES = 20
-Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ def facts_of(
     progress  called with the name of the work, and the share that is done.
     """
     names = _chosen(release, columns)
-    on_progress = progress or (lambda what, share: None)
+    on_progress = progress or silent
     on_progress("report", 0.0)
     population = population_of(release, view=view)
     described = tuple(_each(release, names, population, lambda share: on_progress("report", 0.3 + 0.3 * share)))

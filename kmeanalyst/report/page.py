@@ -16,8 +16,9 @@ from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report import guarantee
 from kmeanalyst.report.caveats import warnings_of
 from kmeanalyst.report.charts import bare_percent, chart, percent, value_text, with_error
-from kmeanalyst.report.facts import ColumnFacts, Progress, ReleaseFacts, facts_of
+from kmeanalyst.report.facts import ColumnFacts, ReleaseFacts, facts_of
 from kmeanalyst.report.markup import Markup, document, element, joined, key, name_of, scrolling, sections, table
+from kmeanalyst.representation.progress import Progress
 
 _NAME = 60  # characters of a name in running text
 _LEVEL = 80
