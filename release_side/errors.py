@@ -1,7 +1,5 @@
 """The one exception of the curator's side."""
 
-from __future__ import annotations
-
 SPENT = "The noise had been drawn: count this release as spent."  # added to every error after the draw
 KEPT = "What was drawn is kept in "  # and where its file was made
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kmeanalyst.cli import arguments, outputs, questions
+from kmeanalyst.cli.demo import run_demo
 from kmeanalyst.cli.terminal import argument, command, json_option, note, option, program, say, show, working
 from kmeanalyst.cli.train import train_command
 from kmeanalyst.releases.texts import one_line
@@ -150,8 +151,6 @@ def demo(keep: str | None, as_json: bool) -> None:
 
     Example: kmeanalyst demo --keep demo_files
     """
-    from kmeanalyst.cli.demo import run_demo
-
     show(as_json, None, run_demo(keep, as_json=as_json))
 
 

@@ -41,12 +41,6 @@ def row_blocks(n_rows: int, width: int) -> list[slice]:
     return slices(n_rows, _BLOCK_ENTRIES // max(1, width))
 
 
-def centre_gram(K: Array) -> None:
-    """Subtract the mean from every row and column of a Gram matrix (n, n), in place: that of the centred features."""
-    K -= K.mean(axis=0)
-    K -= K.mean(axis=1)[:, None]
-
-
 @dataclass(frozen=True, eq=False)
 class KernelMean:
     """The embedding Σ_m w_m k(z_m, ·) of weighted points, an element of the RKHS of k.

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
+from matplotlib.ticker import MaxNLocator
 
 from kmeanalyst.inference.questions.groups import MISSING
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots.style import plain
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.numbers import Cyclic, Date, Number
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _ALIKE = 1.7  # ratio of widths up to which bars may be read by their height alone
 _WIDTH = 0.8  # width of a bar that stands for a single value or a level
@@ -187,8 +186,6 @@ def _numbers(values: pd.Series, column: Number | None) -> Array:
 def mark_scale(ax: Axes, which: str, column: Number | None) -> None:
     axis = getattr(ax, f"{which}axis")
     if isinstance(column, Date):
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
         axis.set_major_locator(locator := AutoDateLocator(minticks=3, maxticks=_MOST_TICKS))
         axis.set_major_formatter(ConciseDateFormatter(locator))
     elif column is not None and column.scale != "linear":
@@ -210,15 +207,11 @@ def mark_missing(ax: Axes, which: str, column: Number | None, ticks: list[tuple[
 def ticks_of(column: Number | None, low: float, high: float) -> list[tuple[float, str]]:
     """(position, text) of ticks within a range of a column's natural units."""
     if isinstance(column, Date):
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
-
         locator = AutoDateLocator(minticks=3, maxticks=_MOST_TICKS)
         positions = [float(at) for at in locator.tick_values(num2date(low), num2date(high)) if low <= at <= high]
         return list(zip(positions, ConciseDateFormatter(locator).format_ticks(positions), strict=True))
     if column is not None and column.scale != "linear":
         return [(at, _short(at)) for at in _powers(low, high)]
-    from matplotlib.ticker import MaxNLocator
-
     found = MaxNLocator(_MOST_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
     return [(float(at), _short(float(at))) for at in found if low <= at <= high]
 

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 
 from kmeanalyst.inference.combination import as_release
 from kmeanalyst.inference.questions import tables
 from kmeanalyst.inference.questions.expectation import expectations
 from kmeanalyst.inference.questions.groups import groups_of
+from kmeanalyst.inference.variables.random_variable import RandomVariable
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots import style
 from kmeanalyst.plots.axes import Positions, are_long, axis_label, cut, positions_of
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.release import Question, ReleaseData, View
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from kmeanalyst.inference.variables.random_variable import RandomVariable
 
 _MOST_LEVELS, _FEW_LEVELS, _NARROW = 20, 6, 4.0  # of Axes of at least, and of less than, so many inches
 _ROW_HEIGHT = 0.24  # inches, of a level that has a line of its own

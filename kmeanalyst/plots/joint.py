@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
+from matplotlib.patches import Rectangle
 
 from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.questions.groups import Group, groups_of
@@ -16,10 +19,6 @@ from kmeanalyst.plots.axes import Positions, axis_label, cut, positions_of
 from kmeanalyst.plots.style import axes_of, condition_and_notes, explain, luminance, percent
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.release import Question, ReleaseData, View
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.collections import PatchCollection
 
 _MOST_LEVELS = 12  # levels on one side of a table
 _WRITTEN = 49  # cells that are few enough to have their numbers written into them
@@ -104,9 +103,6 @@ def _cells(
 
 
 def _boxes(boxes: Sequence[tuple[Any, ...]], **style: Any) -> PatchCollection:
-    from matplotlib.collections import PatchCollection
-    from matplotlib.patches import Rectangle
-
     return PatchCollection([Rectangle((x, y), width, height) for x, y, width, height in boxes], **style)
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from kmeanalyst.inference.contingency.association import associations, strongest
 from kmeanalyst.inference.estimate.population import default_view
 from kmeanalyst.plots.distributions import histogram
 from kmeanalyst.plots.style import GREY, RELEASE, axes_of, guarantees, percent, plain, without_formulas
 from kmeanalyst.releases.release import ReleaseData, View
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _ACROSS, _MOST_COLUMNS, _MOST_PAIRS = 3, 12, 8
 _WIDTH, _HEIGHT, _LINE = 3.3, 2.2, 0.3  # inches, of a column's drawing, and of a pair's line

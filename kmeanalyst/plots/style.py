@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.declared_statement import Statement
 from kmeanalyst.releases.expressions.words import short
-from kmeanalyst.releases.file.archive import atomic_write
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from kmeanalyst.releases.declared_statement import Statement
-    from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.file.archive import atomic_write, ending_of
+from kmeanalyst.releases.release import ReleaseData
 
 SIZE = (6.0, 3.7)  # inches, width and height of one drawing
 INK, GREY, RULE = "0.15", "0.4", "0.55"  # grey levels of whiskers, of captions, and of lines that show no data
-FORMATS = ("png", "pdf", "svg")
+FORMATS = (".png", ".pdf", ".svg")
 _DPI = 150
 _LONGEST = 28  # characters of a label
 _SMALL = 7.5  # points, of captions
@@ -35,11 +35,10 @@ STAMP = "NOT PRIVATE"
 @dataclass(frozen=True)
 class SeriesStyle:
     colour: str
-    line: str
     marker: str
 
 
-RELEASE, SAMPLE = SeriesStyle("#0072B2", "-", "o"), SeriesStyle("#D55E00", "--", "s")
+RELEASE, SAMPLE = SeriesStyle("#0072B2", "o"), SeriesStyle("#D55E00", "s")
 
 
 def axes_of(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
@@ -127,31 +126,19 @@ def stamp(ax: Axes, is_rehearsal: bool) -> None:
 
 def luminance(colour: object) -> float:
     """Relative luminance of a colour, from 0 for black to 1 for white, as a grey print shows it (Rec. 709)."""
-    from matplotlib.colors import to_rgb
-
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]  # type: ignore[arg-type]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def new_figure(size: tuple[float, float] = SIZE) -> Figure:
     """A figure that pyplot does not know: it need not be closed, and needs no window system."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def format_of(path: str | Path) -> str:
-    ending = Path(path).suffix.lower().removeprefix(".")
-    if ending not in FORMATS:
-        known = ", ".join(f".{name}" for name in FORMATS)
-        raise ValueError(
-            f"cannot draw to {path}: the ending of the name says which format is meant, and only {known} are known. Name a "
-            "file with one of these endings."
-        )
-    return ending
+    return ending_of(path, FORMATS, "draw").removeprefix(".")
 
 
 def save(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:

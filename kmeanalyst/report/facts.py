@@ -10,28 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.inference.contingency.association import Association, associations, codes, numbers
+from kmeanalyst.inference.contingency.association import Association, associations
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Population, estimates, population_of
 from kmeanalyst.inference.questions.expectation import mean_of, statistic_of
 from kmeanalyst.inference.questions.groups import MISSING, groups_of
 from kmeanalyst.inference.questions.moments import deviation_of
 from kmeanalyst.inference.questions.quantiles import quantiles_of
-from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Cyclic, Date, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions.arrays import codes_of, numbers_of
 from kmeanalyst.releases.release import ReleaseData, View
+from kmeanalyst.representation.progress import Progress, silent
 
 MOST_COLUMNS = 60  # columns on one page; `columns` chooses others
 MOST_PAIRED = 20  # columns that pairs are shown of
 MOST_LEVELS = 30  # levels of a column that are shown one by one
 _MOST_GROUPS = 60  # declared edges and atoms: with more, ranges of equal width are used
 _RANGES = 20
-Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ def facts_of(
     progress  called with the name of the work, and the share that is done.
     """
     names = _chosen(release, columns)
-    on_progress = progress or (lambda what, share: None)
+    on_progress = progress or silent
     on_progress("report", 0.0)
     population = population_of(release, view=view)
     described = tuple(_each(release, names, population, lambda share: on_progress("report", 0.3 + 0.3 * share)))
@@ -195,7 +195,7 @@ def _bars(population: Population, column: Column) -> tuple[Bar, ...]:
 
 def _level_bars(population: Population, column: Categorical) -> tuple[Bar, ...]:
     """The levels, in their order; if there are many, the rarer ones as one bar."""
-    held = codes_of(population, column)
+    held = np.nan_to_num(codes_of(population.model.frame[column.name], column), nan=-1).astype(int)
     shares = np.bincount(held[: len(population.weights)] + 1, population.weights, minlength=len(column.levels) + 1)[1:]
     kept = np.sort(np.argsort(-shares, kind="stable")[:MOST_LEVELS])
     parts = [(column.levels[code], held == code) for code in kept]
@@ -215,15 +215,6 @@ def _level_bars(population: Population, column: Categorical) -> tuple[Bar, ...]:
     )
 
 
-def codes_of(population: Population, column: Categorical) -> Array:
-    """(n,) the codes of a column's levels at the rows of population.model.frame, -1 where missing."""
-    cells = population.model.frame[column.name]
-    if isinstance(column, Boolean):
-        values = numbers(cells, column)
-        return np.where(np.isnan(values), -1, values).astype(int)
-    return codes(cells).astype(int)
-
-
 def _feasible(population: Population) -> View:
     return "fitted" if population.view == "fitted" else "probability"
 
@@ -239,7 +230,7 @@ def _present(population: Population, column: Column, view: View | None = None) -
 def _question(column: Column) -> Any:
     """The column as a question; days are counted from 1970-01-01."""
     if isinstance(column, Date):
-        return lambda rows: numbers(rows[column.name], column)
+        return lambda rows: numbers_of(rows[column.name])
     return words.column(column.name)
 
 

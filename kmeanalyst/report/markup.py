@@ -28,17 +28,6 @@ class Markup(str):
     __slots__ = ()
 
 
-def inert(text: str) -> str:
-    """Text in which each character is visible, and none changes the direction of others.
-
-    Control and format characters (bidirectional overrides, zero-width ones, half surrogate pairs) become U+FFFD.
-
-    >>> inert("a\\u202eb"), inert("naïve 東京 שלום")
-    ('a�b', 'naïve 東京 שלום')
-    """
-    return replaced(text)
-
-
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
     """An element; children that are not Markup are escaped, and so are all attributes.
 
@@ -60,19 +49,19 @@ def joined(children: object) -> Markup:
     if isinstance(children, Markup):
         return children
     if isinstance(children, str):
-        return Markup(escape(inert(children)))
+        return Markup(escape(replaced(children)))
     if isinstance(children, Iterable):
         return Markup("".join(joined(child) for child in children))
     return Markup(escape(str(children)))
 
 
 def short(text: str, most: int) -> str:
-    return shortened(inert(text), most)
+    return shortened(replaced(text), most)
 
 
 def name_of(text: str, most: int | None = None) -> Markup:
     """A name from the file within a sentence: isolated in its direction of writing, cut to a length, whole on hover."""
-    whole = inert(text)
+    whole = replaced(text)
     cut = whole if most is None else short(text, most)
     return element("bdi", cut, title=whole if cut != whole else None)
 
@@ -90,6 +79,16 @@ def scrolling(inner: Markup, caption: object) -> Markup:
     return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
+def sections(*parts: tuple[str, str, object]) -> list[Markup]:
+    """Links to the parts of a page, (id, heading, content), and the parts, which a click folds."""
+    links = [element("li", element("a", heading, href=f"#{name}")) for name, heading, _ in parts]
+    folding = [
+        element("details", element("summary", element("h2", heading)), part, class_="section", id=name, open=True)
+        for name, heading, part in parts
+    ]
+    return [element("nav", element("ul", links), aria_label="Sections"), *folding]
+
+
 def key(number: float) -> str:
     """A number as scripts and tests read it; nothing where there is none."""
     return repr(float(number)) if math.isfinite(number) else ""
@@ -101,7 +100,7 @@ def _attribute(key: str, value: object) -> str:
         raise ValueError(f"{key!r:.40} is not a name of an attribute: it could become other markup. Write letters.")
     if value is None or value is False:
         return ""
-    return f" {key}" if value is True else f' {key}="{escape(inert(str(value)))}"'
+    return f" {key}" if value is True else f' {key}="{escape(replaced(str(value)))}"'
 
 
 def document(

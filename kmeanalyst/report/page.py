@@ -16,14 +16,10 @@ from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report import guarantee
 from kmeanalyst.report.caveats import warnings_of
 from kmeanalyst.report.charts import bare_percent, chart, percent, value_text, with_error
-from kmeanalyst.report.facts import ColumnFacts, Progress, ReleaseFacts, facts_of
-from kmeanalyst.report.markup import Markup, document, element, joined, key, name_of, scrolling, table
+from kmeanalyst.report.facts import ColumnFacts, ReleaseFacts, facts_of
+from kmeanalyst.report.markup import Markup, document, element, joined, key, name_of, scrolling, sections, table
+from kmeanalyst.representation.progress import Progress
 
-_SECTIONS = (
-    ("guarantee", "What this is, and what it guarantees"), ("limits", "What it cannot show"),
-    ("columns", "Columns at a glance"), ("distributions", "Distributions"), ("pairs", "Which columns go together"),
-    ("cite", "How to ask more, how to cite, and how to check"),
-)  # fmt: skip
 _NAME = 60  # characters of a name in running text
 _LEVEL = 80
 _BALOG = (
@@ -56,11 +52,15 @@ def write_report(
 
 def report_html(facts: ReleaseFacts) -> str:
     rehearsal = facts.release.is_rehearsal
-    links = [element("li", element("a", label, href=f"#{name}")) for name, label in _SECTIONS]
-    navigation = element("nav", element("ul", links), aria_label="Sections")
+    parts = sections(
+        ("guarantee", "What this is, and what it guarantees", _guarantee(facts)),
+        ("limits", "What it cannot show", _caveats(facts)), ("columns", "Columns at a glance", _glance(facts)),
+        ("distributions", "Distributions", _distributions(facts)), ("pairs", "Which columns go together", _pairs(facts)),
+        ("cite", "How to ask more, how to cite, and how to check", _cite(facts)),
+    )  # fmt: skip
     title = ("NOT PRIVATE (rehearsal): " if rehearsal else "") + f"Report on {facts.source or 'a release'}"
     return document(
-        title, _stamp() if rehearsal else None, element("main", _header(facts), navigation, _sections(facts)),
+        title, _stamp() if rehearsal else None, element("main", _header(facts), parts),
         element("p", "NOT PRIVATE: a rehearsal", class_="foot") if rehearsal else None,
         kind="rehearsal" if rehearsal else None,
     )  # fmt: skip
@@ -95,14 +95,6 @@ def _header(facts: ReleaseFacts) -> Markup:
     }.get(facts.view, f"in the release’s {facts.view} weights; ±")
     soft = element("p", f"Estimates {made} is one standard error.", class_="soft")
     return element("header", title, element("ul", items, class_="facts"), soft)
-
-
-def _sections(facts: ReleaseFacts) -> list[Markup]:
-    makers = (_guarantee, _caveats, _glance, _distributions, _pairs, _cite)
-    return [
-        element("details", element("summary", element("h2", label)), make(facts), class_="section", id=name, open=True)
-        for (name, label), make in zip(_SECTIONS, makers, strict=True)
-    ]
 
 
 def _guarantee(facts: ReleaseFacts) -> Markup:
@@ -311,8 +303,10 @@ def _cite(facts: ReleaseFacts) -> list[object]:
         )
         parts.append(element("p", text))
     if cited := papers(facts):
-        parts.append(element("p", "The methods:"))
-        parts.append(element("ul", [element("li", paper) for paper in cited], class_="plain"))
+        parts += [
+            element("p", "The methods:"),
+            element("ul", [element("li", paper) for paper in cited], class_="plain"),
+        ]
     statement = facts.release.statement
     versions = [] if statement is None else list(statement.versions.items())[:12]
     if versions:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL, CodedCells
@@ -41,8 +42,6 @@ def joined(parts: Sequence[Any], name: str, cells_of: Callable[[Any], Any]) -> A
 
 def cells_of(column: Any) -> Any:
     """Numbers as an array, which has NaN for an empty cell; other cells as CodedCells."""
-    import pyarrow as pa
-
     if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
         return column.to_numpy(zero_copy_only=False)
     try:
@@ -53,8 +52,6 @@ def cells_of(column: Any) -> Any:
 
 def _coded(column: Any) -> CodedCells:
     """The words of a dictionary that occur, or distinct values; None for the others."""
-    import pyarrow as pa
-
     if not pa.types.is_dictionary(column.type):
         codes, words = distinct(column)
         return CodedCells(codes, [*map(cell_of, words), None])

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import types
+
 from kmeanalyst.releases.domain.cells import NO_CELL
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
@@ -16,8 +19,6 @@ def why_refused(declared: Any, column: Column | None) -> str:
 
     column   None for a column that identifies units.
     """
-    import pyarrow as pa
-
     kind = declared.type.storage_type if isinstance(declared.type, pa.BaseExtensionType) else declared.type
     while pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -57,8 +58,6 @@ def _has_levels_of_other_lengths(column: Column | None, length: int) -> bool:
 
 def _misfit(kind: Any, extension: str, column: Column | None) -> tuple[str, str]:
     """What is wrong with a type, and how to mend it; two empty texts for a type that can be read."""
-    from pyarrow import types
-
     if extension == "arrow.json":
         return "it is JSON, of which one value can be written in many ways", _TO_TEXT
     if extension and not (column is None and extension == "arrow.uuid") and not _is(kind, _TEXTS):
@@ -92,20 +91,14 @@ _SIMPLE = ("integer", "floating", "decimal", "boolean", "date", "timestamp")
 
 def _is(kind: Any, names: Sequence[str]) -> bool:
     """Whether an Arrow type is one of these, as pyarrow.types names them."""
-    from pyarrow import types
-
     return any(getattr(types, f"is_{name}")(kind) for name in names)
 
 
 def _zone_is_known(kind: Any) -> bool:
-    import pyarrow as pa
-
     return cell_of(pa.scalar(0, kind)) is not NO_CELL
 
 
 def _extension_of(declared: Any) -> str:
-    import pyarrow as pa
-
     if isinstance(declared.type, pa.BaseExtensionType):
         return str(declared.type.extension_name)
     metadata = declared.metadata or {}

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import Any
 from urllib.parse import parse_qsl
 
+import pyarrow as pa
+
 from kmeanalyst.sources.source import NO_DRIVER, DatabaseTable, SourceError, quoted
 
 _BATCH_BYTES = 1_000_000
@@ -80,8 +82,6 @@ class PostgresTable(DatabaseTable):
 
 def _with_types(transaction: Transaction, relation: str) -> Any:
     """Names and types of a table's columns as Arrow has them, with the server's own (of domains the type beneath) as metadata."""
-    import pyarrow as pa
-
     found = transaction.rows(
         "with recursive kinds as ("
         "select attname::text as name, atttypid as kind, atttypmod as modifier from pg_attribute "
@@ -108,8 +108,6 @@ class Transaction:
 
     def schema(self, query: str) -> Any:
         """Names and types of the columns of a query, which is not run."""
-        import pyarrow as pa
-
         with self._statement(query) as statement:
             return pa.schema(statement.execute_schema())
 
@@ -121,8 +119,6 @@ class Transaction:
     @contextmanager
     def reading(self, query: str) -> Iterator[Any]:
         """A reader of the rows of a query, in batches of about a megabyte."""
-        import pyarrow as pa
-
         with self._statement(query) as statement:
             stream, _ = statement.execute_query()
             with pa.RecordBatchReader.from_stream(stream) as reader:

@@ -13,6 +13,10 @@ INFERRED = (
     ", whose types pyarrow would infer from their values: one row could change the others. Pass the path of the files, which "
     "are read as text."
 )
+WHOLE = (
+    "this table is in the memory of one process, or can be read from one place only, so that no other process can read a part of "
+    "it. Write it to Parquet files, or leave the processes out."
+)
 NO_DRIVER = "{} is read by {}, which is not installed. Run pip install 'kmeanalyst[sources]'."
 
 
@@ -57,10 +61,7 @@ class ArrowSource(ABC):
 
     def divided(self, n_rows: int) -> list[ArrowSource]:
         """Parts of about so many rows, which are the table together and can be pickled; SourceError if there are none."""
-        raise SourceError(
-            "this table is in the memory of one process, or can be read from one place only, so that no other process can read "
-            "a part of it. Write it to Parquet files, or leave the processes out."
-        )
+        raise SourceError(WHOLE)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

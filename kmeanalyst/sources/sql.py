@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from kmeanalyst.sources.postgresql import PostgresTable, check_no_password
 from kmeanalyst.sources.source import NO_DRIVER, ArrowSource, DatabaseTable, SourceError, quoted
 
@@ -87,8 +89,6 @@ _SQLITE = (
 
 
 def _selected(schema: Any, columns: Sequence[str]) -> Any:
-    import pyarrow as pa
-
     if isinstance(columns, str) or not columns:
         raise SourceError("columns must be a list of names, at least one. Leave it out to have all columns.")
     if twice := sorted({each for each in columns if list(columns).count(each) > 1}):
@@ -178,6 +178,4 @@ def _opened(path: Path) -> Any:
 
 
 def _reader(session: Any, query: str) -> Any:
-    import pyarrow as pa
-
     return pa.RecordBatchReader.from_stream(session.sql(query))

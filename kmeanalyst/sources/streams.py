@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
 
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.sources.source import BATCH_ROWS, INFERRED, ArrowSource, SourceError
@@ -43,17 +45,13 @@ class Stream(ArrowSource):
     @classmethod
     def of(cls, source: ArrowStream, n_rows: int | None = None) -> Stream:
         """The table behind a stream, which is read once if n_rows is given, and otherwise counted first."""
-        import pyarrow.csv
-
-        if isinstance(source, pyarrow.csv.CSVStreamingReader):
+        if isinstance(source, arrow_csv.CSVStreamingReader):
             raise SourceError(f"the reader is of a text file{INFERRED}")
         first = _opened(source)
         return cls(first.schema, source, n_rows, [first])
 
     @property
     def read_once(self) -> bool:
-        import pyarrow as pa
-
         return isinstance(self.source, pa.RecordBatchReader)
 
     @property
@@ -76,8 +74,6 @@ class Stream(ArrowSource):
 
 def _opened(source: ArrowStream) -> Any:
     """A reader; one that can be read once is itself, so that what is refused before it is read can be passed again."""
-    import pyarrow as pa
-
     return source if isinstance(source, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(source)
 
 

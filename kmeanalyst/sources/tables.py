@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL, factorised, text_of, with_columns
@@ -69,15 +70,15 @@ class Table:
         self.check_types(domain)
         total = 0
         for part in self.parts:
-            for rows, counts in self._encoded(part, domain):
+            blocks = (
+                _encoded_batches(part, self.name, domain)
+                if isinstance(part, ArrowSource)
+                else map(domain.encode_counted, _csv_blocks(part))
+            )
+            for rows, counts in blocks:
                 total += len(rows)
                 yield rows, counts
         _check_rows(self.name, total)
-
-    def _encoded(self, part: File | ArrowSource, domain: Domain) -> Iterator[tuple[Array, SampleCounts]]:
-        if isinstance(part, ArrowSource):
-            return _encoded_batches(part, self.name, domain)
-        return map(domain.encode_counted, _csv_blocks(part))
 
     def frame(self, domain: Domain | None = None) -> pd.DataFrame:
         """All rows as a DataFrame; CSV cells stay text, so that the domain reads them."""
@@ -110,7 +111,7 @@ def table_of(source: TableSource) -> Table | None:
     """
     if isinstance(source, str | Path):
         with _as_domain_errors(str(source)):
-            return Table(str(source), [_opened(file) for file in _files(source)])
+            return Table(str(source), [file if is_csv(file.name) else open_file(file) for file in _files(source)])
     with _as_domain_errors(SAMPLE):
         if isinstance(source, ArrowSource):
             return Table(SAMPLE, [source])
@@ -199,10 +200,6 @@ def _files(source: str | Path) -> list[File]:
     return files_of(source)
 
 
-def _opened(file: File) -> File | ArrowSource:
-    return file if is_csv(file.name) else open_file(file)
-
-
 def _check_rows(name: str, rows: int) -> None:
     if rows == 0:
         raise DomainError(f"{name} has a header and no rows. Name a table with rows.")
@@ -277,8 +274,6 @@ def _pieces(source: ArrowSource, name: str, columns: Sequence[str]) -> Iterator[
 
 
 def _frame_of_batches(source: ArrowSource, name: str) -> pd.DataFrame:
-    import pyarrow as pa
-
     with _as_domain_errors(name):
         batches = list(source.batches(source.schema.names))
         table = pa.Table.from_batches(batches) if batches else source.schema.empty_table()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL, CodedCells
@@ -149,8 +150,6 @@ def _columns(lines: Sequence[bytes], indices: Sequence[int]) -> list[CodedCells]
     A text of cells, each with the comma or newline before it, is cut at these bytes, whatever others it has. No library looks for
     lines, quotes, numbers or empty cells in it.
     """
-    import pyarrow as pa
-
     text, odd = _plain(lines)
     letters = np.frombuffer(text, dtype=np.uint8)
     cuts = np.flatnonzero((letters == _COMMA) | (letters == _NEWLINE))
@@ -176,8 +175,6 @@ def _without_quotes(line: bytes) -> bytes:
 
 def _column(cells: Any, firsts: Array, index: int, odd: dict[int, list[str]]) -> CodedCells:
     """The cells of one column, from those of all; `firsts` has the first of each line, and the end."""
-    import pyarrow as pa
-
     places = firsts[:-1] + index
     codes, found = distinct(cells.take(pa.array(places, mask=places >= firsts[1:])))
     words: list[Any] = [word[1:].decode("utf-8", errors="surrogateescape") for word in found.to_pylist()]

@@ -26,7 +26,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.statement import LONGEST_UNIT, is_unit_name
 from kmeanalyst.releases.texts import other_separator
 from kmeanalyst.sources.files import File
-from kmeanalyst.sources.source import SourceError
+from kmeanalyst.sources.source import WHOLE, SourceError
 from release_side.errors import PublishError
 
 _T = TypeVar("_T")
@@ -103,10 +103,7 @@ class PrivateTable(ABC):
 
         Errors   PublishError for a table that other processes cannot read.
         """
-        raise PublishError(
-            "this table is in the memory of one process, or can be read from one place only, so that no other process can read "
-            "a part of it. Write it to Parquet files, or leave the processes out."
-        )
+        raise PublishError(WHOLE)
 
     def check_columns(self, domain: Domain, unit: str | None = None) -> list[str]:
         """PublishError or DomainError unless the table has every column of the domain, with a type that can be read.

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn import ensemble
+from sklearn.linear_model import LogisticRegression, Ridge
 
 from kmeanalyst.learning.scoring.evaluation import score
 from kmeanalyst.learning.training.training import fit
@@ -106,9 +108,6 @@ def compare_models(
 
 def estimators_of(is_class: bool) -> list[Any]:
     """The scikit-learn estimators that are compared: of classes, or of numbers."""
-    from sklearn import ensemble
-    from sklearn.linear_model import LogisticRegression, Ridge
-
     trees = {"n_estimators": 50, "min_samples_leaf": 5, "random_state": 0}
     if is_class:
         forest = ensemble.RandomForestClassifier(**trees)

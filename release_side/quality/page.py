@@ -16,7 +16,7 @@ from kmeanalyst import __version__
 from kmeanalyst.cli.terminal import json_text
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.report.charts import ROW, WIDTH, drawing, line_between, rectangle, text_at
-from kmeanalyst.report.markup import Markup, document, element, key, name_of, short, table
+from kmeanalyst.report.markup import Markup, document, element, key, name_of, sections, short, table
 from release_side.choices.internal_files import STAMP
 from release_side.quality.cells_read import CellsRead, alarms
 from release_side.quality.quality import Quality
@@ -53,20 +53,14 @@ def _write_internal(page: str, numbers: dict[str, Any], output: str | Path, json
 
 def quality_html(quality: Quality) -> str:
     """The page as text; it holds no address, and a browser may use its own script and style alone."""
-    parts = (
+    parts = sections(
         ("groups", "Groups, the worst first", _groups(quality)), ("columns", "Columns, the worst first", _columns(quality)),
         ("pairs", "Pairs of columns, the worst first", _pairs(quality)),
         ("questions", "What the release answers", _questions(quality)), ("models", "Models", _models(quality)),
         ("cells", "How cells were read", _cells(quality.cells)), ("equal", "Equal rows", _equal_rows(quality)),
         ("made", "How this was made", _made(quality)),
     )  # fmt: skip
-    sections = [
-        element("details", element("summary", element("h2", label)), part, class_="section", id=name, open=True)
-        for name, label, part in parts
-    ]
-    links = [element("li", element("a", label, href=f"#{name}")) for name, label, _ in parts]
-    navigation = element("nav", element("ul", links), aria_label="Sections")
-    return _internal(f"quality of {quality.source or 'a release'}", _header(quality), navigation, sections)
+    return _internal(f"quality of {quality.source or 'a release'}", _header(quality), parts)
 
 
 def cells_html(cells: Sequence[CellsRead], source: str) -> str:
@@ -81,9 +75,8 @@ def cells_html(cells: Sequence[CellsRead], source: str) -> str:
 def _internal(title: str, *content: object) -> str:
     first, rest = STAMP.split(":", 1)
     banner = element("p", element("strong", first), f":{rest}", class_="banner", role="note")
-    main = element("main", content)
     whole = f"NOT FOR PUBLICATION: {title}"
-    return document(whole, banner, main, description=STAMP, more_style=_STYLE, kind="internal")
+    return document(whole, banner, element("main", content), description=STAMP, more_style=_STYLE, kind="internal")
 
 
 # ------------------------------------------------------------------ the first screen

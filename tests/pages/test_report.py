@@ -28,12 +28,13 @@ from kmeanalyst.releases.domain.numbers import Cyclic, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.releases.statement import PrivacyStatement, guarantee
+from kmeanalyst.releases.texts import replaced
 from kmeanalyst.report import facts_of, report_html, write_report
 from kmeanalyst.report.caveats import warnings_of
 from kmeanalyst.report.charts import chart
 from kmeanalyst.report.facts import MOST_COLUMNS, MOST_LEVELS
 from kmeanalyst.report.guarantee import guessing_right, numbers, plain_words
-from kmeanalyst.report.markup import element, inert
+from kmeanalyst.report.markup import element
 from release_side.publishing.publish import publish
 
 EVIL = '"><script>alert(1)</script>'
@@ -142,7 +143,7 @@ def test_characters_that_reorder_or_hide_others_are_replaced(hostile_release, tm
     hostile = report_html(facts_of(hostile_release, source=path))
     assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u0000-\u0008\ufeff]", hostile)
     assert "\ufffdeslaf\ufffd" in hostile
-    assert inert("\ud800\x1b[2J\u2066\n") == "\ufffd\ufffd[2J\ufffd "
+    assert replaced("\ud800\x1b[2J\u2066\n") == "\ufffd\ufffd[2J\ufffd "
     assert hostile.encode().decode() == hostile
 
 

@@ -24,10 +24,9 @@ from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Boolean
-from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.expressions.arrays import days_of
+from kmeanalyst.releases.expressions.arrays import numbers_of
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.releases.texts import Printed
 
@@ -200,14 +199,14 @@ class _Pairs:
     def _side(self, population: Population, name: str) -> _Side:
         column = self.release.columns[name]
         if is_number(column):
-            x = population.values(lambda rows: numbers(rows[name], column))
+            x = population.values(lambda rows: numbers_of(rows[name]))
             x = (x - population.mean(x))[:, None]
             variance = mean_statistic(population, x**2)
             least = _ROUNDING * float(np.max(x[: len(population.weights)] ** 2, initial=0.0))
             return _Side(x, variance, int(variance.value[0] > least), True)
         if name not in self._groups:
             everyone = self._population()
-            column, levels = everyone.release.columns[name], codes(everyone.model.frame[name])
+            column, levels = everyone.release.columns[name], np.asarray(everyone.model.frame[name].cat.codes)
             if isinstance(column, Tree):
                 levels = np.where(levels < 0, -1, column.group_of(levels, column.deepest())).astype(int)
             self._groups[name] = _grouped(levels, everyone.weights)
@@ -235,15 +234,6 @@ class _Side:
 
 def is_number(column: Column) -> bool:
     return column.is_number or isinstance(column, Boolean)
-
-
-def numbers(cells: pd.Series, column: Column) -> Array:
-    """Cells as float64, NaN where missing; days are counted."""
-    return days_of(cells) if isinstance(column, Date) else cells.to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def codes(cells: pd.Series) -> Array:
-    return np.asarray(cells.cat.codes)
 
 
 def _grouped(levels: Array, weights: Array) -> Array:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.linalg import eigh
 from scipy.special import chdtrc
 
@@ -21,9 +22,6 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import Printed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +153,6 @@ def notes_of(strata: Strata, given: str | None) -> tuple[str, ...]:
 
 
 def _frame(values: Array, strata: Strata, columns: tuple[str, str], given: str | None) -> pd.DataFrame:
-    import pandas as pd
-
     first, second = (pd.Index(side.labels, name=name) for side, name in zip(strata.sides, columns, strict=True))
     frames = [pd.DataFrame(table, index=first, columns=second) for table in values]
     return frames[0] if given is None else pd.concat(frames, keys=list(strata.labels), names=[given])

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from kmeanalyst.inference.contingency.strata import measured_table
 from kmeanalyst.inference.estimate.error_model import PARTS, joined, total
@@ -36,9 +37,6 @@ from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 from kmeanalyst.releases.texts import Printed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _LEAST_SHARE = 1e-9  # of a group that counts
 
@@ -291,8 +289,6 @@ def _curve(population: Population, own: Array, happened: Array, singles: Array) 
 def _frame(
     population: Population, curve: Statistic, at_risk: Array, times: Array, name: str, level: float
 ) -> pd.DataFrame:
-    import pandas as pd
-
     assert curve.influence is not None
     parts = population.model.covariance(population.influence(curve.influence))
     covariance = joined(parts)

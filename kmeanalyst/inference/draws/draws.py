@@ -18,7 +18,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.expressions.arrays import days_of
+from kmeanalyst.releases.expressions.arrays import numbers_of
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import systematic_indices
 
@@ -259,11 +259,8 @@ def _scores(column: pd.Series, weights: Array) -> tuple[list[Array], list[tuple[
 
 
 def as_number(column: pd.Series) -> Array | None:
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return days_of(column)
-    if pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column):
-        return None
-    return column.to_numpy(dtype=float, na_value=np.nan)
+    is_bool, is_numeric = pd.api.types.is_bool_dtype(column), pd.api.types.is_numeric_dtype(column)
+    return numbers_of(column) if column.dtype.kind == "M" or (is_numeric and not is_bool) else None
 
 
 def _groups(column: pd.Series, weights: Array, ranges: int) -> Array:

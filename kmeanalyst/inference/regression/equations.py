@@ -283,14 +283,10 @@ class Equations:
         with np.errstate(all="ignore"):
             mu, first, second = self.link.backward(self.X[rows] @ beta)
             residual = self.y[rows] - mu
-            if self.is_canonical:
+            if self.link.name == self.family.links[0]:  # the canonical one
                 sign = -1.0 if self.link.name == "inverse" else 1.0
                 return residual * sign, -np.abs(first), np.abs(first)
             V, slope = self.family.variance(mu)
             V = np.maximum(V, 1e-300)
             fisher = first**2 / V
             return residual * first / V, -fisher + residual * (second * V - first**2 * slope) / V**2, fisher
-
-    @property
-    def is_canonical(self) -> bool:
-        return self.link.name == self.family.links[0]

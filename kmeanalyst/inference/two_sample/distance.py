@@ -142,7 +142,6 @@ def _check_like_columns(x: Array, y: Array) -> None:
 class Pair:
     """Two samples in one encoding: rows (n, d) and (m, d), their weights or None, and the kernel to see them with.
 
-    domain   drafted from the pooled rows where a column is not of numbers; else None.
     notes    how columns were read.
     """
 
@@ -151,7 +150,6 @@ class Pair:
     y: Array
     v: Array | None
     kernel: Kernel
-    domain: Domain | None
     notes: tuple[str, ...] = ()
 
 
@@ -173,7 +171,7 @@ def read_pair(a: Sample, b: Sample, kernel: Kernel | None = None) -> Pair:
         about = [f"{name} looks like a running number of the rows; leave it out with columns=[...]" for name in running]
     if not (_is_numbers(a, kernel) and _is_numbers(b, kernel)):
         x, y, domain, notes = drafted(a, b, kernel)
-        return Pair(x, u, y, v, table_kernel(domain), domain, (*about, *notes))
+        return Pair(x, u, y, v, table_kernel(domain), (*about, *notes))
     x, y = _numbers(a), _numbers(b)
     _check_like_columns(x, y)
     if kernel is None and (np.isnan(x).any() or np.isnan(y).any()):
@@ -187,7 +185,7 @@ def read_pair(a: Sample, b: Sample, kernel: Kernel | None = None) -> Pair:
         about.append(
             "each column was divided by its standard deviation over both samples: the kernel has one lengthscale for all"
         )
-    return Pair(x, u, y, v, kernel or Gaussian(pooled_lengthscale(x, y)), None, tuple(about))
+    return Pair(x, u, y, v, kernel or Gaussian(pooled_lengthscale(x, y)), tuple(about))
 
 
 def _is_running(cells: pd.Series) -> bool:

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array
 
 from kmeanalyst.inference.two_sample.resampled import Draws
 from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.kernels.embedding import row_blocks
-from kmeanalyst.kernels.features.base import FeatureMap, sum_of_squares
+from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.principal import Directions, principal_directions
 from kmeanalyst.releases.domain.domain import Domain, SampleCounts
@@ -129,7 +130,8 @@ def sample_side(other: Side, directions: Directions, blocks: Iterable[Array], *,
         for block in row_blocks(len(rows), feature_map.width):
             features = feature_map.compact(rows[block])
             total += features.sum(axis=0)
-            square += sum_of_squares(features)
+            numbers = features.data if isinstance(features, csr_array) else features
+            square += float(np.vdot(numbers, numbers))
             others = ~np.isin(np.arange(n, n := n + features.shape[0]), left_out)
             projected = (features @ vectors)[others]
             along += projected.sum(axis=0)

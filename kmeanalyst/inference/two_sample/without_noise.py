@@ -29,7 +29,6 @@ from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.embedding import centre_gram
 
 _AT_ONCE, _MOST_LABELS = 4096, 2**27  # relabellings in memory, and labels of them
 KernelChoice = Kernel | Sequence[Kernel] | Literal["aggregated"] | None
@@ -231,7 +230,8 @@ def _from_some_rows(fixed: KernelMean, sample: KernelMean) -> tuple[Array, float
     square = precision.trace_of_square(float(np.vdot(K, K)), K.sum(axis=1))
     np.fill_diagonal(K, own)
     witness = fixed.evaluate(some) - (n * sample.evaluate(some) - own) / (n - 1)
-    centre_gram(K)
+    K -= K.mean(axis=0)  # of the centred features
+    K -= K.mean(axis=1)[:, None]
     return np.maximum(np.linalg.eigvalsh(K), 0.0), square, witness
 
 

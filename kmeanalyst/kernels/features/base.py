@@ -83,11 +83,6 @@ class FeatureMap(ABC):
         return {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
 
 
-def sum_of_squares(features: Array | csr_array) -> float:
-    numbers = features.data if isinstance(features, csr_array) else features
-    return float(np.vdot(numbers, numbers))
-
-
 class CellFeatures(FeatureMap):
     """A map to T tables, each of them a run of coordinates that starts where the one before it ends (abstract).
 

@@ -21,7 +21,7 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.learning.rows.encoder import DomainEncoder
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.releases.expressions.arrays import days_of
+from kmeanalyst.releases.expressions.arrays import numbers_of
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import systematic_indices, view_weights
 
@@ -94,13 +94,6 @@ def fit_smoothed_numbers(release: ReleaseData, target: str, predictors: Collecti
     parts = int(np.clip(_LABELLED // len(release), _FEWEST, _MOST))
     ends, values = _grouped(means, numbers_of(frame[target]), y, weights, parts)
     return SmoothedNumbers(columns, linear, boosted, ends, values)
-
-
-def numbers_of(cells: pd.Series) -> Array:
-    """(n,) float64: numbers as they are, dates in days since 1970-01-01; NaN for missing cells."""
-    if cells.dtype.kind == "M":
-        return np.asarray(days_of(cells), dtype=np.float64)
-    return cells.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _others(release: ReleaseData, target: str, predictors: Collection[str]) -> Domain:

@@ -18,12 +18,12 @@ from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.rows.encoder import ENCODINGS, MISSING, DomainEncoder, Encoding, Missing, refuse_texts
 from kmeanalyst.learning.rows.labels import LABELS, LabelModel, Labels, find_labels
-from kmeanalyst.learning.rows.smoothed_numbers import numbers_of
 from kmeanalyst.releases.derived import sources_of
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions.arrays import numbers_of
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.weights.reweight import nearest_probability_weights
 from kmeanalyst.representation.weights.views import systematic_indices

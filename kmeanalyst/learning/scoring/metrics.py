@@ -191,10 +191,6 @@ def _squared(rows: Predictions) -> Statistic:
     return rows.mean(np.square(rows.truth - rows.predicted))
 
 
-def _absolute(rows: Predictions) -> Statistic:
-    return rows.mean(np.abs(rows.truth - rows.predicted))
-
-
 def _r2(rows: Predictions) -> Statistic:
     centred = rows.truth - float(np.mean(rows.at_weighted_rows(rows.truth)))  # near 0: the variance keeps its digits
     return 1 - _squared(rows) / (rows.mean(centred**2) - rows.mean(centred) ** 2)
@@ -220,7 +216,9 @@ REGRESSION = {
         Metric("r2", _r2, bounds=(-np.inf, 1.0)),
         Metric("mean_squared_error", _squared, bounds=(0.0, np.inf)),
         Metric("root_mean_squared_error", lambda rows: _squared(rows) ** 0.5, bounds=(0.0, np.inf)),
-        Metric("mean_absolute_error", _absolute, bounds=(0.0, np.inf)),
+        Metric(
+            "mean_absolute_error", lambda rows: rows.mean(np.abs(rows.truth - rows.predicted)), bounds=(0.0, np.inf)
+        ),
     )
 }
 

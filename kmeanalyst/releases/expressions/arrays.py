@@ -39,6 +39,11 @@ def numbers_in(cells: pd.Series) -> Array:
     return cells.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
+def numbers_of(cells: pd.Series) -> Array:
+    """Cells as float64, NaN where missing; days are counted from 1970-01-01."""
+    return days_of(cells) if cells.dtype.kind == "M" else numbers_in(cells)
+
+
 def codes_of(cells: pd.Series, column: Categorical) -> Array:
     if isinstance(column, Boolean):
         return numbers_in(cells)

@@ -19,7 +19,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,6 +215,16 @@ def zipped(members: dict[str, bytes]) -> bytes:
 
 
 # ---------------------------------------------------------------------- atomic writing
+
+
+def ending_of(path: str | Path, known: Collection[str], work: str) -> str:
+    """The ending of a file's name, in lower case; ValueError unless it is one of those that are known."""
+    if (ending := Path(path).suffix.lower()) not in known:
+        raise ValueError(
+            f"cannot {work} to {path}: the ending of the name says which format is meant, and only {', '.join(known)} are known. "
+            "Name a file with one of these endings."
+        )
+    return ending
 
 
 @contextmanager

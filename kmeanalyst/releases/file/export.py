@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.domain.cell_names import cell_names
 from kmeanalyst.releases.domain.cells import parse_number
-from kmeanalyst.releases.file.archive import atomic_write
+from kmeanalyst.releases.file.archive import atomic_write, ending_of
 from kmeanalyst.releases.release import ReleaseData, plain_array
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import xarray
 
 STAMP_COLUMN = "NOT_PRIVATE"  # a column of tables that are exported from rehearsals
@@ -60,12 +60,7 @@ def export(
 
     The file of a rehearsal has a further column, NOT_PRIVATE, in every row.
     """
-    writer = _WRITERS.get(Path(path).suffix.lower())
-    if writer is None:
-        raise ValueError(
-            f"cannot export to {path}: the ending of the name says which format is meant, and only "
-            f"{', '.join(_WRITERS)} are known. Name a file with one of these endings."
-        )
+    writer = _WRITERS[ending_of(path, _WRITERS, "export")]
     frame, defused = _stamped(release, _as_released(release) if frame is None else frame), 0
     if writer in (_to_csv, _to_excel) and not keep_formulas:
         frame, defused = without_formulas(frame)
@@ -170,8 +165,6 @@ def _for_statistics(frame: pd.DataFrame, most: int) -> tuple[pd.DataFrame, dict[
 
 def to_arrow(release: ReleaseData) -> pa.Table:
     """See `Release.to_arrow`."""
-    import pyarrow as pa
-
     frame = _stamped(release, _as_released(release))
     table = pa.Table.from_pandas(frame, preserve_index=False)
     return table.replace_schema_metadata({**(table.schema.metadata or {}), "privacy": frame.attrs["privacy"]})

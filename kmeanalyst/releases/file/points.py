@@ -15,6 +15,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
@@ -78,8 +81,6 @@ def quoted(text: str) -> str:
 
 
 def arrow_type(column: Column) -> Any:
-    import pyarrow as pa
-
     if is_text(column):
         return pa.string()
     return {Boolean: pa.bool_(), Date: pa.date32(), Integer: pa.int64()}.get(type(column), pa.float64())
@@ -107,8 +108,6 @@ def _arrow_columns(member: Member, domain: Domain, n_points: int) -> list[Any]:
 
     Texts are dictionaries: a text that is repeated a million times is held once.
     """
-    import pyarrow as pa
-
     tables, n_rows = [], 0
     for i, block in enumerate(_whole_lines(member)):
         lines = _after_header(block, [*domain.names, "weight"]) if i == 0 else block
@@ -155,9 +154,6 @@ def _after_header(lines: bytes, names: list[str]) -> bytes:
 
 
 def _table(lines: bytes, columns: Sequence[Column]) -> Any:
-    import pyarrow as pa
-    import pyarrow.csv as arrow_csv
-
     text, names = pa.string(), [str(j) for j in range(len(columns) + 1)]
     types = [pa.dictionary(pa.int32(), text) if is_text(column) else text for column in columns]
     found = arrow_csv.read_csv(
@@ -179,8 +175,6 @@ def _table(lines: bytes, columns: Sequence[Column]) -> Any:
 
 
 def _convert(name: str, cells: Any, pattern: str, kind: Any) -> Any:
-    import pyarrow.compute as pc
-
     matched = pc.match_substring_regex(cells, f"^(?:{pattern})$")
     if pc.all(matched).as_py() is False:
         odd = cells.filter(pc.invert(matched))[0].as_py()

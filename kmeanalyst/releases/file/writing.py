@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
@@ -135,8 +136,6 @@ def npy_of(array: Array, dtype: str) -> bytes:
 
 
 def _csv(release: ReleaseData) -> bytes:
-    import pyarrow as pa
-
     frame, columns = release.frame, release.columns.columns
     arrays = [_arrow_array(column, frame[column.name]) for column in columns]
     return points_csv(columns, [*arrays, pa.array(release.weights, pa.float64())])
@@ -168,8 +167,6 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
 
 
 def _arrow_array(column: Column, series: pd.Series) -> Any:
-    import pyarrow as pa
-
     try:
         if isinstance(column, Date):
             series = pd.Series(series.to_numpy().astype("datetime64[D]"), dtype=object)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -20,6 +22,7 @@ class Margins(RandomFeatures):
 
     measures = "margins"
     no_rules = None
+    fewest: ClassVar[int] = DEFAULT_POINTS  # rows of a release
 
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
         """One feature for each cell of each table; PublishError or DomainError where rules leave no row, or cannot be tried."""
@@ -47,4 +50,4 @@ class Margins(RandomFeatures):
 
     def default_points(self, measurement: Measurement, domain: Domain) -> int:
         """As many rows as the table has, within limits."""
-        return drawn_rows(measurement.n_rows, domain, fewest=DEFAULT_POINTS)
+        return drawn_rows(measurement.n_rows, domain, fewest=self.fewest)

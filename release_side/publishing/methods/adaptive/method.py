@@ -13,7 +13,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.measurement import GRID, Measurement, cells_of_all_pairs
 from kmeanalyst.releases.statement import PopulationSize, is_pure
-from kmeanalyst.representation.wanted import ENOUGH_ROWS, drawn_rows
+from kmeanalyst.representation.wanted import ENOUGH_ROWS
 from release_side.choices.options import check_readable, fitting
 from release_side.choices.workload import Workload
 from release_side.door.door import Door
@@ -34,6 +34,7 @@ class AdaptiveMargins(Margins):
     """Margins of chosen sets of columns. Files know it as random features, as they do all margins."""
 
     measures = "adaptive margins"
+    fewest = ENOUGH_ROWS  # for error bars
 
     def kernel(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> Kernel:
         """Of every table that a round could ask for; for a target of few enough ranges for the noise."""
@@ -45,10 +46,6 @@ class AdaptiveMargins(Margins):
             return kernel
         most = max(_FEWEST_RANGES, math.floor(_NOISE_OF_RANGES / sharing.noise_of_all_pairs(kernel, size, noise)))
         return adaptive_kernel(domain, workload.cuts, most=most)
-
-    def default_points(self, measurement: Measurement, domain: Domain) -> int:
-        """As many rows as the table has, and enough for error bars, within limits."""
-        return drawn_rows(measurement.n_rows, domain, fewest=ENOUGH_ROWS)
 
     def prepare(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> FeatureMap:
         """Every table that a round could ask for; PublishError if no release could be made."""
