@@ -89,6 +89,16 @@ class Cells:
         return found
 
 
+def summed_in(table: Array, axis: int, finer: Sequence[float], edges: Sequence[float]) -> Array:
+    """Sums along an axis of cells, between finer edges, over ranges between some of these; atoms and missing ones stay.
+
+    >>> summed_in(np.array([1, 2, 4, 8]), 0, [0.5, 1.5], [1.5])  # the last is an atom
+    array([3, 4, 8])
+    """
+    starts = [0, *np.searchsorted(finer, edges) + 1, *range(len(finer) + 1, table.shape[axis])]
+    return np.add.reduceat(table, starts, axis=axis)
+
+
 def check_increasing(values: tuple[float, ...]) -> None:
     if not all(is_finite(value) for value in values) or any(a >= b for a, b in pairwise(values)):
         raise ValueError(f"edges, atoms and fine must be finite and increase, got {str(values)[:80]}.")

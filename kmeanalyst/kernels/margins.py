@@ -47,8 +47,8 @@ class Margins(Cells, UnitDiagonal):
     ((3, 3), 2, 6)
     >>> kernel.n_pairs, kernel.pairs, kernel.counted, kernel.squared_heights
     (1, ((0, 1),), (), ((0.5, 0.5), (), ()))
-    >>> kernel.finer, kernel.fine_sizes, kernel.finer_tables, kernel.columns, kernel.named((1,))
-    ((), (), (), (0, 1), (1,))
+    >>> kernel.finer, kernel.fine_sizes, kernel.finer_tables, kernel.columns, kernel.named((1,)), kernel.coarser(1)
+    ((), (), (), (0, 1), (1,), array([0, 1, 2]))
     """
 
     shares: tuple[float, float, float]
@@ -154,6 +154,14 @@ class Margins(Cells, UnitDiagonal):
     def named(self, table: Sequence[int]) -> tuple[int, ...]:
         """The columns of a table, in its order."""
         return tuple(self.columns[j] for j in table)
+
+    def coarser(self, number: int) -> Array:
+        """(cells,) the column's own cell that holds each cell of a number in a table's set."""
+        j, d = self.columns[number], len(self.edges)
+        if number < d:
+            return np.arange(self.sizes[j])
+        inside = np.searchsorted(self.edges[j], [-math.inf, *self.finer_tables[number - d][1]], side="right")
+        return np.append(inside, np.arange(len(self.edges[j]) + 1, self.sizes[j]))
 
     @property
     def finer_tables(self) -> tuple[tuple[int, tuple[float, ...]], ...]:
@@ -442,7 +450,8 @@ class Group:
 def _groups(kernel: Margins) -> list[Group]:
     d = len(kernel.edges)
     crossed = kernel.crossed if isinstance(kernel, ChosenMargins) else ()
-    kinds = [(j,) for j in range(d)], kernel.pairs, [*((d + i,) for i in range(len(kernel.finer))), *crossed]
+    finer = ((d + i,) for i in range(len(kernel.finer)))
+    kinds: tuple[Sequence[tuple[int, ...]], ...] = [(j,) for j in range(d)], kernel.pairs, [*finer, *crossed]
     sizes = (*kernel.sizes, *kernel.fine_sizes)
     groups: list[Group] = []
     for kind, squares, tables in zip(KINDS, kernel.squared_heights, kinds, strict=True):

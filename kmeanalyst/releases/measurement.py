@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy.sparse import issparse
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.cells import summed_in
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures, Margins
 from kmeanalyst.releases.statement import GAUSSIAN, is_pure
@@ -108,6 +109,15 @@ def choice_constant(cells: Sequence[int], step: int, count: int, deviation: floa
 def cells_of_all_pairs(kernel: Margins) -> list[int]:
     """The number of cells of each pair's table, in the order of `Scores`."""
     return [a * b for a, b in combinations(kernel.sizes, 2)]
+
+
+class MeasuredTable(NamedTuple):
+    """Noisy shares (a, b, …) of cells of some columns, and the variances of their noise; whether they are sums of finer ones."""
+
+    columns: tuple[int, ...]
+    shares: Array
+    variances: Array
+    finer: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -226,6 +236,28 @@ class Measurement:
         (2, 1000)
         """
         return self.with_even_noise(self.feature_map.compact(rows))
+
+    def tables(self) -> Iterator[MeasuredTable]:
+        """The measured tables of margins, sums of finer cells in their columns' own cells.
+
+        >>> columns, shares, variances, finer = next(counted.measurement.tables())
+        >>> columns, shares.shape == variances.shape, finer
+        ((0,), True, False)
+        """
+        features = self.feature_map
+        assert isinstance(features, MarginFeatures)
+        kernel, d = features.kernel, len(features.kernel.edges)
+        for group in features.groups:
+            for table, square, own in zip(group.tables, group.squares, group.ranges, strict=True):
+                both = [
+                    v[slice(*own)] / scale for v, scale in ((self.vector, math.sqrt(square)), (self.variances, square))
+                ]
+                both = [each.reshape([group.sizes[t] for t in table]) for each in both]
+                for axis, (t, j) in enumerate(zip(table, columns := kernel.named(table), strict=True)):
+                    if t >= d:
+                        finer = kernel.finer_tables[t - d][1]
+                        both = [summed_in(each, axis, finer, kernel.edges[j]) for each in both]
+                yield MeasuredTable(columns, both[0], both[1], group.kind == "finer")
 
     @property
     def sensitivity(self) -> float:

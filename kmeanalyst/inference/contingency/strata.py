@@ -177,16 +177,12 @@ def measured_table(measurement: Measurement | None, columns: Sequence[int]) -> t
     if measurement is None or not isinstance(measurement.feature_map, MarginFeatures):
         return None
     versions = []
-    for group in measurement.feature_map.groups:
-        for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
-            if not set(columns) <= set(table):
-                continue
-            shares = measurement.vector[start:stop].reshape([group.sizes[j] for j in table]) / math.sqrt(square)
-            others = tuple(axis for axis, j in enumerate(table) if j not in columns)
-            own = [j for j in table if j in columns]
-            summed = shares.sum(axis=others).transpose([own.index(j) for j in columns])
-            noise = measurement.variances[start:stop].reshape(shares.shape).sum(axis=others)
-            versions.append((summed, float(noise.max()) / square))
+    for table in measurement.tables():
+        if set(columns) <= set(table.columns) and not (table.finer and len(table.columns) == 1):
+            others = tuple(axis for axis, j in enumerate(table.columns) if j not in columns)
+            own = [j for j in table.columns if j in columns]
+            summed = table.shares.sum(axis=others).transpose([own.index(j) for j in columns])
+            versions.append((summed, float(table.variances.sum(axis=others).max())))
     if not versions:
         return None
     shares, variance = averaged_by_precision(versions)

@@ -106,7 +106,7 @@ class Interactions:
             within_counted = {pair for each in counted for pair in combinations(each, 2)}
             of_two = pairs[: math.comb(len(kernel.edges), 2)]
             found._score(measurement, np.flatnonzero([pair not in within_counted for pair in of_two]))
-        found._count(measurement, measurement.feature_map)
+        found._count(measurement)
         return found if measurement.drawn is None else found._with_sets(measurement, set(larger))
 
     def _score(self, measurement: Measurement, left: Array) -> None:
@@ -126,27 +126,19 @@ class Interactions:
         self.squared[left] = _squares_beyond(scores, noise, expected, measurement.n_rows)[left]
         self.most[left] = np.maximum(scores + _BOUND * noise, 0.0)[left]
 
-    def _count(self, measurement: Measurement, features: MarginFeatures) -> None:
+    def _count(self, measurement: Measurement) -> None:
         """Of pairs that were counted the squared correlation of ranks that their noisy tables leave possible."""
         error, place = np.full(len(self.pairs), np.inf), {pair: i for i, pair in enumerate(self.pairs)}
-        for group in features.groups:
-            for table, square, own in zip(group.tables, group.squares, group.ranges, strict=True):
-                shape = [group.sizes[t] for t in table]
-                vector, variances = (
-                    v[slice(*own)].reshape(shape) / scale
-                    for v, scale in ((measurement.vector, math.sqrt(square)), (measurement.variances, square))
-                )
-                for axes in combinations(range(len(table)), 2):
-                    pair = tuple(sorted(table[axis] for axis in axes))
-                    if pair not in place:  # one of them has finer cells
-                        continue
-                    others = tuple(axis for axis in range(len(table)) if axis not in axes)
-                    first, second = (self._ranks[table[axis]] for axis in axes)
-                    v = first**2 @ variances.sum(axis=others) @ second**2 + 1 / measurement.n_rows
-                    if v < error[place[pair]]:
-                        error[place[pair]], shrunk = v, _OF_RELATIONS / (_OF_RELATIONS + v)
-                        found = shrunk * (first @ vector.sum(axis=others) @ second)
-                        self.squared[place[pair]] = found**2 + shrunk * v
+        for table in measurement.tables():
+            for axes in combinations(range(len(table.columns)), 2):
+                own = place[table.columns[axes[0]], table.columns[axes[1]]]
+                others = tuple(axis for axis in range(len(table.columns)) if axis not in axes)
+                first, second = (self._ranks[table.columns[axis]] for axis in axes)
+                v = first**2 @ table.variances.sum(axis=others) @ second**2 + 1 / measurement.n_rows
+                if v < error[own]:
+                    error[own], shrunk = v, _OF_RELATIONS / (_OF_RELATIONS + v)
+                    found = shrunk * (first @ table.shares.sum(axis=others) @ second)
+                    self.squared[own] = found**2 + shrunk * v
 
     def _expected(self, sets: Sequence[tuple[int, ...]]) -> Array:
         """Σ √E over the cells of each set of columns, if they are independent."""

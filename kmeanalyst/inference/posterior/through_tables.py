@@ -16,7 +16,7 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.allowed_cells import independent_rows
 from kmeanalyst.representation.weights.views import systematic_indices
 
-_FEWEST_ROWS = 3000  # on fewer, Var_p(h − aᵀφ) would say little
+_FEWEST_ROWS, _FEWEST_EVEN = 3000, 500  # on fewer, or so uneven ones, Var_p(h − aᵀφ) would say little
 _PRIOR_COUNT = 3.0  # of the usual κ, for each cell of one-way tables
 _INDEPENDENT_ROWS = 5000  # rows of independent columns
 _USUAL_SPREAD = 0.04  # κ of usual tables
@@ -64,7 +64,8 @@ def around_points(measurement: Measurement, domain: Domain, rows: Array, weights
     and of usual tables' κ, counted three times for each one-way cell: these show no departure.
     """
     feature_map = measurement.feature_map
-    if not isinstance(feature_map, MarginFeatures) or 1 / float(weights @ weights) < _FEWEST_ROWS:
+    few = np.count_nonzero(weights) < _FEWEST_ROWS or 1 / float(weights @ weights) < _FEWEST_EVEN
+    if few or not isinstance(feature_map, MarginFeatures):
         return None
     rng = np.random.default_rng(0)
     spread, determined = spread_from_independence(measurement, domain, rows, weights, rng)

@@ -261,7 +261,7 @@ def differences_of(a: ReleaseData, b: ReleaseData | SampleRows) -> Differences:
 def _sets_of_both(first: Kernel, second: Kernel, d: int) -> list[tuple[int, ...]]:
     """Sets of two columns and more that both measured together, those of fewest columns first; smooth features see all pairs."""
     ours, theirs = (
-        (kernel.pairs if kernel.shares[1] else ()) if isinstance(kernel, Margins) else tuple(combinations(range(d), 2))
+        kernel.counted if isinstance(kernel, Margins) else tuple(combinations(range(d), 2))
         for kernel in (first, second)
     )
     shared = {tuple(sorted({*x} & {*y})) for x, y in product(ours, theirs)}
@@ -382,7 +382,9 @@ class _Tables(_Side):
     def prepare(self, release: ReleaseData, functions: _Functions) -> None:
         assert isinstance(self.side.feature_map, MarginFeatures)
         self.groups, kernel = self.side.feature_map.groups, self.side.feature_map.kernel
-        self.sizes, self.at_cells = kernel.sizes, functions.at_cells(kernel)
+        at_cells, self.columns = functions.at_cells(kernel), kernel.columns
+        self.sizes = (*kernel.sizes, *kernel.fine_sizes)
+        self.at_cells = [at_cells[j][kernel.coarser(t)] for t, j in enumerate(kernel.columns)]
         self.draws: Draws | None = None
         rows, self.weights = distinct_rows(release)
         self.at_rows = functions.at(release.decode(rows))
@@ -409,13 +411,13 @@ class _Tables(_Side):
         means, precision, noise = np.zeros(size), np.zeros(size), np.zeros((size, size))
         noises = np.zeros_like(self.side.mean) if self.side.measurement is None else self.side.measurement.variances
         for group in self.groups:
-            for columns, own, square in zip(group.tables, group.ranges, group.squares, strict=True):
-                held = [i for i, term in enumerate(terms) if {*term.columns} <= {*columns}]
-                if not held or group.kind == "finer":
+            for table, own, square in zip(group.tables, group.ranges, group.squares, strict=True):
+                of = {self.columns[t]: t for t in table}
+                if not (held := [i for i, term in enumerate(terms) if {*term.columns} <= of.keys()]):
                     continue
                 which = np.concatenate([np.arange(*ends[i : i + 2]) for i in held])
-                weights = square * np.hstack([self._share_of_cells(columns, terms[i]) for i in held])
-                values = weights * np.hstack([self._over(columns, terms[i], centres) for i in held])
+                weights = square * np.hstack([self._share_of_cells(of, terms[i]) for i in held])
+                values = weights * np.hstack([self._over(of, terms[i], centres) for i in held])
                 means[which] += self.side.mean[slice(*own)] @ values / math.sqrt(square)
                 noise[np.ix_(which, which)] += values.T @ (noises[slice(*own), None] * values) / square
                 precision[which] += weights
@@ -427,16 +429,16 @@ class _Tables(_Side):
         )
         return Difference(means / precision, noise + sampling, variances, self.heavy, draws)
 
-    def _share_of_cells(self, columns: tuple[int, ...], term: _Term) -> Array:
-        """(k,) one over the cells of other columns: the noise of so many is in a sum over them."""
-        others = math.prod(self.sizes[j] for j in columns if j not in term.columns)
-        return np.full(len(term.variances), 1 / others)
+    def _share_of_cells(self, of: dict[int, int], term: _Term) -> Array:
+        """(k,) one over the cells of other columns, and of finer ones in a cell: the noise of so many is in a sum over them."""
+        cells = math.prod(self.sizes[t] for t in of.values()) / math.prod(self.sizes[j] for j in term.columns)
+        return np.full(len(term.variances), 1 / cells)
 
-    def _over(self, columns: tuple[int, ...], term: _Term, centres: Sequence[Array]) -> Array:
-        """The functions of a term (cells, k) over a table of these columns."""
+    def _over(self, of: dict[int, int], term: _Term, centres: Sequence[Array]) -> Array:
+        """The functions of a term (cells, k) over a table of these columns, each with its number in it."""
         factors = [
-            (j, (self.at_cells[j] - centres[j])[:, own]) for j, own in zip(term.columns, term.chosen, strict=True)
+            (j, (self.at_cells[of[j]] - centres[j])[:, own]) for j, own in zip(term.columns, term.chosen, strict=True)
         ]
-        size, shape = len(term.variances), [self.sizes[j] for j in columns]
-        spread = [own.reshape(*(len(own) if j == i else 1 for i in columns), size) for j, own in factors]
+        size, shape = len(term.variances), [self.sizes[t] for t in of.values()]
+        spread = [own.reshape(*(len(own) if j == i else 1 for i in of), size) for j, own in factors]
         return np.broadcast_to(reduce(np.multiply, spread), (*shape, size)).reshape(math.prod(shape), size)

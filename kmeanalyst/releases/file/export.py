@@ -10,7 +10,6 @@ A spreadsheet runs a text cell of a CSV file that begins like a formula. Such ce
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -260,7 +259,7 @@ def export_mbi(release: ReleaseData, path: str | Path) -> dict[str, Any]:
     Returns   the header: all but arrays.
     Errors    ValueError for a release of other features than tables, and another ending.
 
-    Finer tables of a column that was counted in coarser cells with others are left out, as mbi has one list of cells for a column.
+    mbi has one list of cells for a column: of finer cells with others their sums are there, and those of one column alone are not.
     """
     features, measurement = release.measurement and release.measurement.feature_map, release.measurement
     if not isinstance(features, MarginFeatures) or measurement is None:
@@ -273,17 +272,17 @@ def export_mbi(release: ReleaseData, path: str | Path) -> dict[str, Any]:
             f"cannot write measurements to {path}: mbi's are .json or .npz. Name a file with such an ending."
         )
     kernel, names, arrays, cliques = features.kernel, release.domain.names, [], []
-    for group in features.groups:
-        for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
-            if group.kind == "finer":
-                continue
-            per_row = measurement.n_rows / math.sqrt(square)
-            own = {"noisy_measurement": per_row * measurement.vector[start:stop]}
-            if measurement.relative_noise is not None:
-                own["weights"] = 1 / measurement.relative_noise[start:stop]
-                own["noisy_measurement"] *= own["weights"]
-            arrays.append(own)
-            cliques.append({"clique": [names[j] for j in table], "stddev": per_row * measurement.noise_scale})
+    for table in measurement.tables():
+        if table.finer and len(table.columns) == 1:
+            continue
+        deviations = table.variances.ravel() ** 0.5
+        own = {"noisy_measurement": measurement.n_rows * table.shares.ravel()}
+        if deviations.min() < deviations.max():
+            own["weights"] = deviations.max() / deviations
+            own["noisy_measurement"] *= own["weights"]
+        arrays.append(own)
+        stddev = measurement.n_rows * float(deviations.max())
+        cliques.append({"clique": [names[j] for j in table.columns], "stddev": stddev})
     cells = zip(release.domain.columns, kernel.edges, kernel.atoms, kernel.missing, strict=True)
     labels = [[*cell_names(column, edges, atoms), *[None] * missing] for column, edges, atoms, missing in cells]
     header = {

@@ -50,24 +50,14 @@ class Observed:
 
     @classmethod
     def of(cls, measurement: Measurement) -> Observed:
-        features = measurement.feature_map
-        assert isinstance(features, MarginFeatures)
-        kernel = features.kernel
-        found, variances = cls(kernel.sizes, [], {}), measurement.variances
-        for group in features.groups:
-            for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
-                shares = measurement.vector[start:stop] / np.sqrt(square)
-                variance = float(np.median(variances[start:stop])) / square
-                if group.kind == "one-way":
-                    found.ones.append((shares, variance))
-                elif group.kind == "pairs":
-                    i, j = table
-                    found.pairs[i, j] = shares.reshape(kernel.sizes[i], kernel.sizes[j]), variance
-                elif group.kind == "sets":
-                    found.sets[table] = shares.reshape([kernel.sizes[j] for j in table]), variance
-                elif len(table) > 1:  # in finer cells
-                    columns, sums = _in_cells(kernel, table, shares.reshape([group.sizes[j] for j in table]))
-                    found._add(columns, sums, variance * shares.size / sums.size)
+        assert isinstance(measurement.feature_map, MarginFeatures)
+        found = cls(measurement.feature_map.kernel.sizes, [], {})
+        for table in measurement.tables():
+            variance = float(np.median(table.variances))
+            if len(table.columns) > 1:
+                found._add(table.columns, table.shares, variance)
+            elif not table.finer:
+                found.ones.append((table.shares, variance))
         for columns, (shares, variance) in found.sets.items():
             for pair in combinations(columns, 2):
                 summed = over_pair(shares, columns, pair)
@@ -77,25 +67,6 @@ class Observed:
     def _add(self, columns: tuple[int, ...], shares: Array, variance: float) -> None:
         tables: dict[Any, tuple[Array, float]] = self.pairs if len(columns) == 2 else self.sets
         tables[columns] = averaged_by_precision([*filter(None, [tables.get(columns)]), (shares, variance)])
-
-
-def _in_cells(kernel: Margins, table: tuple[int, ...], shares: Array) -> tuple[tuple[int, ...], Array]:
-    """The columns of a table that has finer cells, and its sums in the columns' own cells."""
-    d, columns = len(kernel.edges), kernel.named(table)
-    for axis, (t, j) in enumerate(zip(table, columns, strict=True)):
-        if t >= d:
-            shares = summed_in(shares, axis, kernel.finer_tables[t - d][1], kernel.edges[j])
-    return columns, shares
-
-
-def summed_in(table: Array, axis: int, finer: Sequence[float], edges: Sequence[float]) -> Array:
-    """Sums along an axis of cells, between finer edges, over ranges between some of these; atoms and missing ones stay.
-
-    >>> summed_in(np.array([1, 2, 4, 8]), 0, [0.5, 1.5], [1.5])  # the last is an atom
-    array([3, 4, 8])
-    """
-    starts = [0, *np.searchsorted(finer, edges) + 1, *range(len(finer) + 1, table.shape[axis])]
-    return np.add.reduceat(table, starts, axis=axis)
 
 
 def over_pair(table: Array, columns: tuple[int, ...], pair: Pair, *, keepdims: bool = False) -> Array:

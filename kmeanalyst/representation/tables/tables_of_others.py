@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
+from kmeanalyst.kernels.cells import summed_in
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.noisy_tables import TableCells
 from kmeanalyst.releases.measurement import Measurement, mean_unit
 from kmeanalyst.releases.statement import LAPLACE, is_whole
 from kmeanalyst.releases.texts import shortened
-from kmeanalyst.representation.tables.estimates import averaged_by_precision, summed_in
+from kmeanalyst.representation.tables.estimates import averaged_by_precision
 
 _FLOOR, _OF_LEAST = 0.5, 0.1  # noise of an exact count: at most half a row, and this share of the least noise of others
 _NOTHING = 30.0  # noise of a one-way table that is read off a larger one again, in units of its own: it adds .1 %
