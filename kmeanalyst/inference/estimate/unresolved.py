@@ -30,6 +30,7 @@ _NEAR = 0.02  # of a column's range: a smooth measurement does not distinguish v
 AT_EDGES = 0.1  # of a range's mass may be at its first value beyond an even share: .13 to .03 in real tables
 _Z, _ROUNDING = 1.96, 1e-9
 _RARELY = 0.05  # probability that a level is more frequent than its noisy count leaves possible
+_BELOW, _ABOVE = ("<", "<="), (">", ">=")
 _STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 _QUOTED, _WORDS = re.compile(r"`([^`]*)`"), re.compile(r"[^\W\d]\w*")
 
@@ -53,10 +54,31 @@ def unresolved_mass(
     if release.measurement is None:
         return 0.0
     mass = _mass_of_levels(release, asked) / probability + mass_of_equals(release, asked, frame, weights)
+    beyond: dict[str, list[tuple[str, float]]] = {}
     for name, sign, value in _compared(release, asked):
         if sign == "==":
             mass += _mass_near(release, name, value, frame, weights)[-1]
-    return min(mass, 1.0)
+        elif sign in _BELOW or sign in _ABOVE:
+            beyond.setdefault(name, []).append((sign, value))
+    return min(mass + sum(_mass_between(release, name, ends) for name, ends in beyond.items()) / probability, 1.0)
+
+
+def _mass_between(release: ReleaseData, name: str, asked: Sequence[tuple[str, float]]) -> float:
+    """The most, at 95 %, that values of a column may have which are below and above others, by the counts of ranges that hold them."""
+    column: Any = release.domain[name]
+    bottom, top = column.natural_bounds
+    low = max([bottom, *(value for sign, value in asked if sign in _ABOVE)])
+    high = min([top, *(value for sign, value in asked if sign in _BELOW)])
+    none = low > high or any(value == {"<": bottom, ">": top}.get(sign) for sign, value in asked)
+    if none or (features := _tables(release)) is None:
+        return 0.0
+    j, codes, found = release.domain.position(name), [column._encode_one(value) for value in (low, high)], []
+    for edges in (features.kernel.edges[j], *(own for other, own in features.kernel.finer_tables if other == j)):
+        ends = np.array([column.ends[0], *edges, column.ends[1]])
+        first, last = np.searchsorted(ends, codes[0], side="right") - 1, np.searchsorted(ends, codes[1])
+        around = ends[[np.clip(first, 0, len(edges)), np.clip(last, 1, len(ends) - 1)]]
+        found.append(_most_counted(release, {j: around}))
+    return min((mass for mass in found if mass is not None), default=0.0)
 
 
 def single_values(

@@ -25,6 +25,7 @@ from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _WIDE, _GRID = 0.1, 41  # an error of the distribution function from which it is computed at so many further values
 _ROUNDING = 1e-12  # added to the distribution function, so that 0.1 + 0.2 reaches 0.3
+_WIDENINGS, _AS_WIDE, _Z = 4, 1.05, 1.96  # rounds in which the error is looked up where the interval ends, until it is no larger there
 
 
 def cdf(
@@ -112,14 +113,31 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
         return population.terms(population.influence(_at_most(x, at)))
 
     curve = InverseCdf(support, cumulative, 0.5, 0.0, bounds, elsewhere, terms_at)
+    known: dict[float, float] = {}
+
+    def errors_at(points: Sequence[float]) -> Array:
+        if new := sorted({*points} - known.keys()):
+            several = population.influence(np.column_stack([_at_most(x, value) for value in new]))
+            known.update(zip(new, total(population.model.parts(several)).tolist(), strict=True))
+        return np.array([known[value] for value in points])
+
     inverse = [replace(curve, q=float(q)) for q in orders]
-    influences = np.column_stack([population.influence(_at_most(x, one.at(one.q))) for one in inverse])
-    errors = total(population.model.parts(influences))
-    if errors.max() > _WIDE:  # a heap may be here: where the cell that holds it ends, the function is known again
-        values = np.unique([curve.at(share) for share in np.linspace(0, 1, _GRID)[1:-1]])
-        several = population.influence(np.column_stack([_at_most(x, value) for value in values]))
-        elsewhere_known = values, curve.known(values), total(population.model.parts(several))
-        inverse = [replace(one, also=elsewhere_known) for one in inverse]
+    found = [one.at(one.q) for one in inverse]
+    influences = np.column_stack([population.influence(_at_most(x, value)) for value in found])
+    own = errors_at(found)
+    if own.max() > _WIDE:  # a heap may be here: where the cell that holds it ends, the function is known again
+        errors_at([curve.at(share) for share in np.linspace(0, 1, _GRID)[1:-1]])
+    errors = np.maximum(own, errors_at([curve.before(value) for value in found]))
+    for _ in range(_WIDENINGS):
+        ends = [replace(one, standard_error=float(e)).interval(_Z) for one, e in zip(inverse, errors, strict=True)]
+        beyond = [curve.before(low) for low, _ in ends] + [high for _, high in ends]
+        wider = np.maximum(errors, errors_at(beyond).reshape(2, -1).max(axis=0))
+        if (wider <= _AS_WIDE * errors).all():
+            break
+        errors = wider
+    values = np.array(sorted(known))
+    also = values, curve.known(values), np.array([known[value] for value in values])
+    inverse = [replace(one, also=also) for one in inverse]
     answers = []
     for k, one in enumerate(inverse):
         by = replace(one, standard_error=float(errors[k]))
@@ -140,8 +158,8 @@ class InverseCdf(IntervalRule):
     bounds          what the quantile cannot leave: its interval there where q ± z·standard_error leaves (0, 1).
     elsewhere       (k,) increasing, the values that the quantile of another population may have.
     terms_at        x → the terms of the distribution function at x, as an Estimate has them.
-    also            values (k,), the function there and its errors there, none where it has much the same error everywhere: where
-                    q ± z of these errors is passed, the quantile is not further away.
+    also            values (k,), the function there and its errors there: where q ± z of these errors is passed, the quantile is not
+                    further away.
     """
 
     values: Array
@@ -152,6 +170,10 @@ class InverseCdf(IntervalRule):
     elsewhere: Callable[[], Array]
     terms_at: Callable[[float], Terms]
     also: tuple[Array, Array, Array] | None = None
+
+    def before(self, x: float) -> float:
+        """The last value below another at which the function steps; the first of all where there is none."""
+        return float(self.values[max(int(np.searchsorted(self.values, x)) - 1, 0)])
 
     def at(self, q: float) -> float:
         return float(self.values[min(int(np.searchsorted(self.cumulative, q)), len(self.values) - 1)])
