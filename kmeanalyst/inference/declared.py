@@ -104,7 +104,7 @@ def _excluding(domain: Domain, event: str) -> tuple[int, ...]:
         expression, otherwise = parse(event), parse(f"not ({event})")
     except ExpressionError:  # too long, together
         return ()
-    if not expression.compares_alone or len(expression.columns) > _MOST_ASKED:
+    if not expression.compares_alone or not 0 < len(expression.columns) <= _MOST_ASKED:
         return ()
     columns = [domain.position(name) for name in expression.columns]
     if any(domain.columns[j].is_text for j in columns):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,18 @@ def why_refused(declared: Any, column: Column | None) -> str:
     why, fix = _misfit_of_postgresql(declared, column)
     if not why:
         why, fix = _misfit(kind, _extension_of(declared), column)
+    if not why and _is(kind, _NUMBERS):
+        return why_zeros_are_lost(declared.name, declared.type, column)
     return f"column {declared.name!r:.80} has the type {declared.type!s:.80}: {why}. {fix}." if why else ""
+
+
+def why_zeros_are_lost(name: str, declared: Any, column: Column | None) -> str:
+    """Why numbers are not read as levels of which one is digits after a zero, such as "01"; "" if none is."""
+    lost = next((level for level in getattr(column, "levels", ()) if re.fullmatch(r"0\d+", level)), "")
+    return lost and (
+        f"column {name!r:.80} has the type {declared!s:.80}: a number has no leading zeros, so that no cell of it is the level "
+        f"{lost!r:.80}, and each would become the default. Read the column as text (dtype=str, or a cast in the query)."
+    )
 
 
 _TO_TEXT = "Cast the column to text where the table is made, e.g. in a view"
@@ -86,7 +98,8 @@ def _misfit(kind: Any, extension: str, column: Column | None) -> tuple[str, str]
 
 _TEXTS = ("string", "large_string", "string_view")
 _BYTES = ("binary", "large_binary", "fixed_size_binary", "binary_view")
-_SIMPLE = ("integer", "floating", "decimal", "boolean", "date", "timestamp")
+_NUMBERS = ("integer", "floating", "decimal")
+_SIMPLE = (*_NUMBERS, "boolean", "date", "timestamp")
 
 
 def _is(kind: Any, names: Sequence[str]) -> bool:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.sources.arrow_cells import cells_of, exact_cells_of, joined, pieces
-from kmeanalyst.sources.arrow_types import why_refused
+from kmeanalyst.sources.arrow_types import why_refused, why_zeros_are_lost
 from kmeanalyst.sources.files import File, files_of, is_csv, is_table, open_file
 from kmeanalyst.sources.source import ArrowSource
 from kmeanalyst.sources.sql import is_database
@@ -174,6 +175,11 @@ class _Frame(PrivateTable):
 
     def count(self) -> int:
         return len(self.frame)
+
+    def refusal(self, name: str, column: Column | None) -> str:
+        declared = self.frame.dtypes.iloc[self.header.index(name)]  # public, as types of files are
+        is_number = is_numeric_dtype(getattr(declared, "categories", declared))
+        return why_zeros_are_lost(name, declared, column) if is_number else ""
 
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         frame = self.frame.set_axis(self.header, axis=1)

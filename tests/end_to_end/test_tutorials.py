@@ -13,7 +13,9 @@ import kmeanalyst
 import release_side
 import tutorials
 from kmeanalyst.cli.demo import run_demo
-from kmeanalyst.releases.domain.domain import KINDS
+from kmeanalyst.releases.domain.domain import KINDS, Domain
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+from kmeanalyst.releases.domain.numbers import Real
 
 PAGE = """# A page
 
@@ -82,6 +84,16 @@ def test_every_key_of_a_column_is_in_the_page_of_domain_files() -> None:
     keys = {field.name for kind in KINDS.values() for field in fields(kind)} | {"kind", "prefixes"}
     first_cells = " ".join(re.findall(r"^\| (`.*?) \|", page, flags=re.MULTILINE))
     assert (keys | set(KINDS)) - set(re.findall(r"`(\w+)`", first_cells)) == set()
+
+
+def test_every_kernel_of_the_page_of_methods_is_one_of_numbers() -> None:
+    (row,) = re.findall(
+        r"^\| `--kernel` \|.*", (tutorials.FOLDER / "methods.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    domain = Domain((Real(name="x", lower=0, upper=1),))
+    assert [kernel_from_spec(spec, domain).name for spec in re.findall(r"`(\w[\w-]*:.*?)`", row)] == [
+        "gaussian", "laplacian", "matern", "rational-quadratic", "polynomial"
+    ]  # fmt: skip
 
 
 def test_there_are_tutorials_and_each_runs_something() -> None:

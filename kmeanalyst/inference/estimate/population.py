@@ -328,7 +328,7 @@ def check_defined(values: Array, hint: str) -> None:
     if undefined:
         raise ValueError(
             f"the question has no finite value at {undefined} of {len(values)} points (a missing cell, a division by "
-            f"zero, a logarithm of zero). Exclude them with {hint}."
+            f"zero, a logarithm of zero, a number that is too large, as exp(1000)). Exclude them with {hint}."
         )
 
 

@@ -136,9 +136,12 @@ _MOST_ODD, _SHOWN_ODD = 200, 4  # texts of cells without a value: those that are
 
 
 def _meant(text: str, levels: Sequence[str]) -> str | None:
-    """The one level that begins with a text, or one that is like it, whatever the case."""
-    begun = [level for level in levels if text and level.lower().startswith(text.lower())]
-    return begun[0] if len(begun) == 1 else words.close(text, levels) if levels and text else None
+    """The one level that is a text but for leading zeros, or begins with it, or one that is like it, whatever the case."""
+    if not levels or not text:
+        return None
+    same = [level for level in levels if level.lstrip("0") == text.removesuffix(".0").lstrip("0")]
+    begun = [level for level in levels if level.lower().startswith(text.lower())]
+    return next((found[0] for found in (same, begun) if len(found) == 1), None) or words.close(text, levels)
 
 
 @dataclass(frozen=True)

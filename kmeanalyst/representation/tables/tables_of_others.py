@@ -29,6 +29,7 @@ _NOTHING = 30.0  # noise of a one-way table that is read off a larger one again,
 _CONTRADICTION = 1e-3  # p-value of tables that do not agree
 _HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
 _HALF_A_ROW, _ROUNDING = 0.5, 1e-9
+_TIMES, _DEVIATIONS = 2.0, 5.0  # a total over 2 N or below N/2, further off than by its noise: of other rows
 
 
 def measurement_of_tables(
@@ -38,12 +39,21 @@ def measurement_of_tables(
 
     n_rows   N, where it is known; by default the total of an exact table, or an estimate from the tables' totals, whose error
              is in the noise of all cells.
-    Errors   ValueError where N is not known, ranges of a column differ, exact totals disagree, or a column is in no table.
+    Errors   ValueError where N is not known, ranges of a column differ, exact totals disagree, counts are far from N in all, or a
+             column is in no table.
     """
     if absent := sorted(set(range(len(domain))) - {j for table in tables for j in table.columns}):
         names = ", ".join(domain.names[j] for j in absent[:5])
         raise ValueError(f"no table has the column {names:.200}. Leave it out of the domain, or add a table of it.")
     N, is_known, note = _n_rows(tables, n_rows)
+    for table in tables:
+        total, error = float(table.values.sum()), math.sqrt((table.deviations**2).sum())
+        off = is_known and not table.shares and abs(total - N) > _DEVIATIONS * error
+        if off and not N / _TIMES <= total <= N * _TIMES:
+            raise ValueError(
+                f"the table of {table.name:.200} counts {total:,.6g} ± {error:.3g} rows in all, where there are {N:,} (n_rows, or "
+                "the total of an exact table): correct that number or the counts, or leave n_rows out."
+            )
     counted, floor = _as_counts(tables, N)
     notes = []
     if floor:

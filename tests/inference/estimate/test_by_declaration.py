@@ -55,6 +55,7 @@ def test_what_rules_decide():
         ("wage * 2 > 10", ("employed == 'no'",), None),  # arithmetic is not proved
         ("age < 15 or age >= 15", (), None),
         ("age > 40", (), None),
+        ("1 == 1", ("true",), None),  # no column, so no rule
     ]:
         assert declared(HOSPITAL, question, where) == expected
     # more columns than a question may

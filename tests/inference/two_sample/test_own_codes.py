@@ -89,6 +89,16 @@ def test_a_sample_coded_otherwise_is_refused_with_its_values_and_the_nearest_lev
         ka.mmd_test(release, sample.assign(sex=(sample["sex"] == "Male").astype(int)))
 
 
+@pytest.mark.parametrize("dtype", [int, float])
+def test_codes_that_lost_their_zeros_are_proposed_with_them(dtype):
+    domain = Domain((Categorical(name="ward", levels=("10", "02", "01", "00")),))
+    counts = domain.encode_counted(pd.DataFrame({"ward": np.array([1, 1, 1, 2, 2, 0, 10], dtype)}))[1]
+    with pytest.raises(
+        ka.DomainError, match=r"recode=\{'ward': \{'1(\.0)?': '01', '2(\.0)?': '02', '0(\.0)?': '00'\}\}"
+    ):
+        counts.check(domain)
+
+
 def test_a_twentieth_of_the_cells_is_noted_and_one_more_refused_and_half_where_a_default_is_declared(release, sample):
     few = sample.assign(sex=["X"] * 15 + sample["sex"].tolist()[15:])
     assert "sex: 15 of 300 cells had no value" in ka.mmd_test(release, few).notes[0]

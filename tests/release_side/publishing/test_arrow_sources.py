@@ -232,6 +232,11 @@ KINDS: dict[str, Column] = {
     "cyclic": release_side.Cyclic(name="x", lower=0, upper=24),
 }  # fmt: skip
 NUMBERS, EVERY = ("real", "integer", "cyclic"), tuple(KINDS)
+KINDS |= {
+    "codes": Categorical(name="x", levels=("01", "10")), "ordered codes": Ordinal(name="x", levels=("7", "00")),
+    "tree of codes": Tree(name="x", parents={"012": "1"}), "other codes": Ordinal(name="x", levels=("0", "1", "0a")),
+}  # fmt: skip
+CODES = ("codes", "ordered codes", "tree of codes")
 ZONED = pa.timestamp("us", "Europe/Zurich")
 REFUSED: list[tuple[pa.DataType, tuple[str, ...], str]] = [
     (pa.float32(), ("categorical", "ordinal", "tree", "text", "date"), r"in single precision 0\.1 is .*\. Cast .* to text"),
@@ -245,6 +250,8 @@ REFUSED: list[tuple[pa.DataType, tuple[str, ...], str]] = [
     (pa.date32(), (*NUMBERS, "boolean"), r"a day is no \w+ cell, .*\. Declare a date, or cast"),
     (ZONED, (*NUMBERS, "boolean"), r"a day is no \w+ cell"),
     (pa.bool_(), (*NUMBERS, "date"), r"true and false are no \w+ cells, .*\. Declare a boolean"),
+    *((kind, CODES, r"no leading zeros, .* is the level '0\d+', .* the default\. Read the column as text \(dtype=str") for kind in (
+        pa.int64(), pa.uint8(), pa.float64(), pa.decimal128(9, 0), pa.dictionary(pa.int8(), pa.int64()))),
     (pa.uuid(), EVERY, r"arrow\.uuid is a type of its own, .*\. Cast .* to text"),
     (pa.opaque(pa.int64(), "money", "PostgreSQL"), EVERY, r"arrow\.opaque is a type of its own"),
 ]  # fmt: skip
@@ -252,6 +259,7 @@ READ: list[tuple[pa.DataType, tuple[str, ...]]] = [
     *((kind, EVERY) for kind in (
         pa.string(), pa.large_string(), pa.string_view(), pa.null(), pa.int8(), pa.uint64(), pa.float64(),
         pa.decimal128(9, 2), pa.dictionary(pa.int8(), pa.string()), pa.opaque(pa.string(), "numeric", "PostgreSQL"))),
+    (pa.string(), CODES), (pa.dictionary(pa.int8(), pa.string()), CODES), (pa.int64(), ("other codes",)),
     (pa.float32(), (*NUMBERS, "boolean")),
     (pa.date32(), ("date", "categorical", "text")), (ZONED, ("date", "categorical", "text")),
     (pa.timestamp("ns"), ("date", "categorical")), (pa.bool_(), ("boolean", "categorical", "text")),
@@ -384,6 +392,20 @@ def test_a_frame_of_pandas_is_read_cell_by_cell():
     domain = Domain((Categorical(name="x", levels=("07001", "7001", "2.5")),))
     assert np.concatenate(list(open_private(frame).encoded(domain)))[:, 0].tolist() == [0.0, 1.0, 2.0]
     assert not isinstance(open_private(frame), Batches)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64", "Int64", "category"])
+def test_a_frame_of_numbers_is_refused_for_levels_with_leading_zeros_by_its_types_alone(dtype):
+    frames = [pd.DataFrame({"x": pd.Series(cells, dtype=dtype)}) for cells in ([7, 9], [10, 10], [1])]
+    for name in CODES:
+        messages = set()
+        for frame in frames:
+            with pytest.raises(PublishError, match=r"no leading zeros, .*\(dtype=str, or a cast") as caught:
+                publish(frame, Domain((KINDS[name],)), epsilon=1, delta=1e-6)
+            messages.add(str(caught.value))
+            assert open_private(frame.astype(str)).refusal("x", KINDS[name]) == ""
+        assert len(messages) == 1  # whatever the cells
+    assert open_private(frames[0]).refusal("x", KINDS["other codes"]) == ""
 
 
 def test_public_points_are_compared_with_the_rows_of_a_stream(tmp_path):
