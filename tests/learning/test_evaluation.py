@@ -261,6 +261,25 @@ def test_errors_on_samples_are_the_spread_of_samples():
     assert (np.abs(values.mean(axis=0) - truth) < 5 * errors.mean(axis=0) / np.sqrt(80)).all()
 
 
+def test_scores_of_few_rows_have_possible_intervals_and_perfect_ones_an_error():
+    frame = points(400, 8)
+    right = SICK.predict(frame.drop(columns="ill")) == frame["ill"].to_numpy(dtype=bool)
+    some = score(SICK, pd.concat([frame[right][:4], frame[~right][:1]]), "accuracy")
+    perfect = score(SICK, frame[right][:6], ["accuracy", "recall"])
+    assert some.interval()[1] == 1 and some.interval()[0] == pytest.approx(0.8 - 1.96 * (0.16 / 5) ** 0.5, abs=1e-4)
+    assert perfect[0].interval() == (pytest.approx(6 / (6 + 1.96**2), abs=1e-3), 1)  # Wilson's
+    assert perfect[1].standard_error > perfect[0].standard_error  # of fewer rows
+    assert (perfect[0] - some).standard_error == pytest.approx(np.hypot(perfect[0].standard_error, some.standard_error))
+    assert score(SICK, frame[:5], "brier_score_loss").interval()[0] >= 0
+
+
+def test_a_metric_of_two_classes_says_that_a_sample_has_one():
+    frame = points(60, 8)
+    found = score(SICK, frame[frame["ill"].astype(bool)], "roc_auc")
+    assert np.isnan(found.value)
+    assert found.notes[0].startswith("roc_auc is undefined: the target has one class in these rows. Ask for accuracy")
+
+
 METRICS = ["accuracy", "f1", "balanced_accuracy", "log_loss", "roc_auc", "average_precision"]
 
 

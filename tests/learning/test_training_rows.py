@@ -18,6 +18,7 @@ from kmeanalyst.learning.rows.training_rows import effective_size, target_of, tr
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.rules.rule import Rule
 
 
 def test_weights_sum_to_the_effective_size_of_the_points():
@@ -166,3 +167,18 @@ def test_derived_columns_are_computed_where_a_frame_lacks_them():
     bare = model.predict(UNSEEN)
     np.testing.assert_allclose(bare, model.predict(UNSEEN.assign(again=2 * UNSEEN["a"] + UNSEEN["n"])))
     assert np.abs(bare - model.predict(UNSEEN.assign(again=3.0))).max() > 0.1
+
+
+def test_columns_that_a_rule_derives_are_computed_where_a_frame_lacks_them():
+    domain = Domain(
+        (*DOMAIN.columns, Real(name="sum", lower=-20, upper=40)), rules=(Rule("derive", "a + n", ("sum",)),)
+    )
+    frame = table(200, 0)
+    release = weighted(frame.assign(sum=frame["a"] + frame["n"]), domain=domain).transform({"twice": "2 * sum"})
+    model = ka.fit(Ridge(), release, "cost", columns=["city", "sum", "twice"])
+    both = UNSEEN.assign(sum=UNSEEN["a"] + UNSEEN["n"], twice=2 * (UNSEEN["a"] + UNSEEN["n"]))
+    np.testing.assert_allclose(model.predict(UNSEEN), model.predict(both))
+    assert ka.score(model, UNSEEN).value == pytest.approx(ka.score(model, both).value)
+    assert ka.fit(Ridge(), release, "sum").report.columns == ("city", "smokes", "risk", "cost")  # none that tells it
+    with pytest.raises(ValueError, match="sum is computed from a, the target"):
+        ka.fit(Ridge(), release, "a", columns=["sum"])

@@ -296,6 +296,9 @@ def _plain(value: Any) -> Any:
 
 # ---------------------------------------------------------------- differences of means and shares
 
+_Share = tuple[
+    float, float, float
+]  # of a level, or of missing cells; the error of a release's, else 0; 1/n of n rows, else 0
 _MOST_LEVELS = 30  # levels of a column: those that are most frequent in the sample
 
 
@@ -325,10 +328,8 @@ class _Sums:
         self.squares += float(np.square(x - x.mean()).sum()) + step**2 * before * len(x) / n
         self.mean += step * len(x) / n
 
-    def share(self, code: int | None) -> tuple[float, float]:
-        """Of a level, or of missing cells, and its error."""
-        share = (self.missing if code is None else self.counts[code]) / self.n
-        return share, float(np.sqrt(share * (1 - share) / self.n))
+    def share(self, code: int | None) -> _Share:
+        return (self.missing if code is None else self.counts[code]) / self.n, 0.0, 1 / self.n
 
     def moments(self) -> tuple[float, float, float]:
         n = self.n - self.missing
@@ -355,9 +356,9 @@ class _Released:
         codes, p = self._known
         return np.bincount(codes.astype(np.intp), p, minlength=len(self.column.levels))  # type: ignore[attr-defined]
 
-    def share(self, code: int | None) -> tuple[float, float]:
+    def share(self, code: int | None) -> _Share:
         found = probability(self.release, self._where(np.isnan if code is None else partial(np.equal, float(code))))
-        return found.value, found.standard_error
+        return found.value, found.standard_error, 0.0
 
     def _where(self, holds: Callable[[Array], Array]) -> Callable[[pd.DataFrame], Array]:
         return lambda frame: holds(self.column.encode(frame[self.column.name])[0].reshape(len(frame), -1)[:, 0]).astype(
@@ -432,11 +433,13 @@ def _lines_of(column: Column, own: _Sums | _Released, other: _Sums | _Released, 
         yield _share(column.name, "missing", own.share(None), other.share(None))
 
 
-def _share(name: str, what: str, own: tuple[float, float], other: tuple[float, float]) -> _Line:
-    """Shares p, each with its error, over √(p(1 − p)) at the mean of both."""
-    (value, error), (share, its_error) = own, other
+def _share(name: str, what: str, own: _Share, other: _Share) -> _Line:
+    """Shares over √(p(1 − p)) at the mean p of both, by which rows have an error too if none of them, or all, has the level."""
+    (value, error, of_row), (share, its_error, its_row) = own, other
     middle = float(np.clip((value + share) / 2, 0, 1))
-    return (name, what, value, share, *_over(value - share, np.hypot(error, its_error), np.sqrt(middle * (1 - middle))))
+    variance = middle * (1 - middle)
+    total = np.sqrt(error**2 + its_error**2 + variance * (of_row + its_row))
+    return (name, what, value, share, *_over(value - share, total, np.sqrt(variance)))
 
 
 def _mean(name: str, own: _Sums | _Released, other: _Sums | _Released, notes: list[str]) -> _Line:

@@ -2,8 +2,8 @@
 
 Odds ratio common to all groups: Σ a d/n over Σ b c/n, a to d the shares of the four combinations within a group of share n
 (Mantel & Haenszel 1959). Survival: S(t) = Π_{j ≤ t} (1 − E_j/R_j) over measured cells of time, E_j the share of rows whose event
-is there and R_j that at risk (Kaplan & Meier 1958); in a cell of more than one value half of those that leave without an event
-are not at risk (Cutler & Ederer 1958).
+is there and R_j that at risk (Kaplan & Meier 1958); in a cell of more than one value half of those that leave without an event, C,
+are not at risk (Cutler & Ederer 1958). The share is E/R if they leave last and E/(R − C) if first: half of that is resolution.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def survival(
     event   the condition that the watch ended by an event.
     Errors  ValueError where time is not a column of numbers, or so few rows are at risk that no time has an estimate.
 
-    Time is divided into the ranges or values that the release measured; without measured tables as `table` divides it. Where no
+    Time is divided into the ranges and values that the release measured; without measured tables as `table` divides it. Where no
     table of time and event was measured the error has a part of resolution for that, and a note says what would help.
 
     >>> release.survival("age", "income == '>50K'").curve[["survival", "band_low", "band_high"]].head(2)
@@ -250,26 +250,35 @@ def survival(
     at = np.searchsorted(edges, population.values(words.column(time)), side="right")
     step = column.spacing or 0.0
     singles = np.diff(np.concatenate([[float(column.lower)], edges, [float(column.upper) + step]])) <= step * (1 + 1e-9)
-    curve, at_risk = _curve(population, at[:, None] == np.arange(len(last)), happened == 1, singles)
+    curve, at_risk, unseen = _curve(population, at[:, None] == np.arange(len(last)), happened == 1, singles)
     times = np.append(edges - step, last[-1])[: len(at_risk)]
     notes = (*_notes(release, time, event, len(last) - len(at_risk)), *undecided(population, event))
-    frame = _frame(population, curve, at_risk, times, time, level)
+    frame = _frame(population, curve, unseen, at_risk, times, time, level)
     return SurvivalCurve(time=time, event=shown(event), level=level, curve=frame, notes=notes)
 
 
 def _edges(release: ReleaseData, time: str, column: Number) -> Array:
     features = None if release.measurement is None else release.measurement.feature_map
     if isinstance(features, MarginFeatures) and time in release.domain.names:
-        edges = np.array(features.kernel.edges[release.domain.position(time)], dtype=float)
+        j = release.domain.position(time)
+        edges = np.array(features.kernel.edges[j], dtype=float)
         values_above = column.multiples(edges, np.ceil) if column.spacing else edges
         first = column.decode(values_above)
-        return np.unique([float(f"{value:.6g}") if isinstance(value, float) else float(value) for value in first])
+        found = [float(f"{value:.6g}") if isinstance(value, float) else float(value) for value in first]
+        if column.spacing:  # single values that are counted
+            found += [
+                own + more for own in column.decode(np.array(features.kernel.atoms[j])) for more in (0, column.spacing)
+            ]
+        ends = np.unique(np.asarray(found, dtype=float))
+        return ends[(ends > column.lower) & (ends <= column.upper)] if column.spacing else ends
     lefts = {group.left for group in groups_of(release.columns, time) if group.left is not None}
     return np.array(sorted(float(left) for left in lefts))[1:]
 
 
-def _curve(population: Population, own: Array, happened: Array, singles: Array) -> tuple[Statistic, Array]:
-    """S at the end of each cell of time as one statistic, as far as it is known, and the shares at risk."""
+def _curve(population: Population, own: Array, happened: Array, singles: Array) -> tuple[Statistic, Array, Array]:
+    """S at the end of each cell of time as one statistic, as far as it is known; the shares at risk; and the relative errors of
+    the factors of S from what is not known, when within a cell rows leave.
+    """
     events, ends = own & happened[:, None], own & ~happened[:, None]
     left = np.cumsum(own[:, ::-1], axis=1)[:, ::-1]
     E, C, R = (mean_statistic(population, values.astype(float)) for values in (events, ends, left))
@@ -283,14 +292,20 @@ def _curve(population: Population, own: Array, happened: Array, singles: Array) 
     first = np.arange(count)
     steps = np.log(1.0 - E[first] / exposed[first])
     logarithm = Statistic(np.cumsum(steps.value), np.cumsum(steps.influence, axis=1))
-    return np.exp(logarithm), R.value[:count]
+    died, at_risk, left_out = np.maximum(E.value, 0)[:count], R.value[:count], np.maximum(C.value, 0)[:count]
+    if_first = np.minimum(died / np.maximum(at_risk - left_out, _LEAST_SHARE), 1.0)
+    unseen = np.where(singles[:count], 0.0, (if_first - died / at_risk) / 2 / np.exp(steps.value))
+    return np.exp(logarithm), at_risk, unseen
 
 
 def _frame(
-    population: Population, curve: Statistic, at_risk: Array, times: Array, name: str, level: float
+    population: Population, curve: Statistic, unseen: Array, at_risk: Array, times: Array, name: str, level: float
 ) -> pd.DataFrame:
     assert curve.influence is not None
     parts = population.model.covariance(population.influence(curve.influence))
+    if unseen.any():
+        each = np.tril(np.outer(curve.value, unseen))  # errors of S (k,) by each factor up to it
+        parts["resolution"] = each @ each.T + (0.0 if parts["resolution"] is None else parts["resolution"])
     covariance = joined(parts)
     error = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
     value = _decreasing(curve.value)

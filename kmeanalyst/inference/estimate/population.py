@@ -28,7 +28,7 @@ from kmeanalyst.inference.estimate.error_model import (
     fitted_model,
     total,
 )
-from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.inference.estimate.estimate import SAMPLE, Estimate, Estimates
 from kmeanalyst.inference.estimate.statistic import Statistic, mean_of_rows
 from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.kernels.base import Array
@@ -299,14 +299,17 @@ def estimate(distribution: Distribution, statistic: Statistic) -> Estimate:
 
 def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
     influence, question, by, error = statistic.influence, statistic.question, statistic.interval_by, float(total(parts))
-    possible = statistic.possible if distribution.view == "fitted" else None  # others show the weights as they are
+    possible = (
+        statistic.possible if distribution.view in ("fitted", SAMPLE) else None
+    )  # others show the weights as they are
     value = float(statistic.value if possible is None else np.clip(statistic.value, *possible))
     if error <= _ROUNDING * abs(value):  # the same of all rows
         error, parts = 0.0, {name: part and 0.0 for name, part in parts.items()}
     on_both = (*distribution.notes, *distribution.model.notes)
     notes = (*statistic.notes, *on_both, *_weakness(distribution, question, parts, error))
     if possible is not None and 1.96 * error > max(value - possible[0], possible[1] - value) > 0:
-        notes += ("its interval is all that is possible: the release says next to nothing of this",)
+        data = "sample" if distribution.view == SAMPLE else "release"
+        notes += (f"its interval is all that is possible: the {data} says next to nothing of this",)
     return Estimate(
         value=value, standard_error=error, parts=parts, view=distribution.view, question=question,
         notes=notes, terms=() if influence is None else distribution.terms(influence),

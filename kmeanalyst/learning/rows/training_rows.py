@@ -18,13 +18,14 @@ from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.rows.encoder import ENCODINGS, MISSING, DomainEncoder, Encoding, Missing, refuse_texts
 from kmeanalyst.learning.rows.labels import LABELS, LabelModel, Labels, find_labels
-from kmeanalyst.releases.derived import sources_of
+from kmeanalyst.releases.derived import Derived, sources_of
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.arrays import numbers_of
 from kmeanalyst.releases.release import ReleaseData, View
+from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.representation.weights.reweight import nearest_probability_weights
 from kmeanalyst.representation.weights.views import systematic_indices
 
@@ -123,8 +124,8 @@ def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[st
     if columns is None:
         texts = [column for column in release.columns.columns if column.is_text]
         names = [column.name for column in release.columns.columns if not column.is_text]
-        related = set() if target is None else sources_of(release.derived, [target])
-        left = [name for name in names if not related & sources_of(release.derived, [name])]
+        related = set() if target is None else sources_of(_derived(release), [target])
+        left = [name for name in names if not related & sources_of(_derived(release), [name])]
         if not left and not texts:
             raise ValueError(
                 f"the release has no column to predict {words.written(str(target))} from: it has {', '.join(names)} alone. "
@@ -148,12 +149,18 @@ def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[st
         raise ValueError(
             f"{words.written(target)} is the target, and cannot be among the columns it is predicted from. Leave it out."
         )
-    if computed := [name for name in columns if target in sources_of(release.derived, [name])]:
+    if computed := [name for name in columns if target in sources_of(_derived(release), [name])]:
         raise ValueError(
             f"{', '.join(computed)} is computed from {words.written(target)}, the target, and would reveal it. Leave it "
             "out of columns."
         )
     return list(dict.fromkeys(columns))
+
+
+def _derived(release: ReleaseData) -> list[Derived]:
+    """The derived columns of the domain's rules, then those of the release."""
+    columns, of_rules = release.domain.columns, rules_of(release.domain).derived
+    return [Derived(column=columns[j], expression=own.text) for j, own in of_rules.items()] + [*release.derived]
 
 
 def check_option(name: str, value: Any, known: Sequence[str]) -> None:
@@ -166,13 +173,14 @@ def encoder_of(
 ) -> DomainEncoder:
     check_option("encoding", encoding, ENCODINGS)
     check_option("missing", missing, MISSING)
-    computed = {one.column.name for one in release.derived}.intersection(columns)
-    sources = sources_of(release.derived, computed)
+    derived = _derived(release)
+    computed = {one.column.name for one in derived}
+    sources = sources_of(derived, computed.intersection(columns))
     return DomainEncoder(
         [release.columns[name].to_dict() for name in columns],
-        derived=[one.to_dict() for one in release.derived if one.column.name in sources],
-        base=[column.to_dict() for column in release.domain.columns if column.name in sources], encoding=encoding,
-        missing=missing,
+        derived=[one.to_dict() for one in derived if one.column.name in sources],
+        base=[column.to_dict() for column in release.domain.columns if column.name in sources - computed],
+        encoding=encoding, missing=missing,
     )  # fmt: skip
 
 

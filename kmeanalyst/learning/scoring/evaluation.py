@@ -8,7 +8,7 @@ the default view are negative. Derivation: tutorials/derivations.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import fsum
 from typing import Any, Unpack
@@ -16,7 +16,8 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.inference.estimate.error_model import SamplingErrors
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, z_of
 from kmeanalyst.inference.estimate.population import Population, Where, answer, estimates, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
@@ -193,10 +194,6 @@ def _finite(found: Array, what: str) -> Array:
     return found
 
 
-ONE_VALUE = (
-    "r2 is undefined: the target has one value in these rows, so there is no variance to explain. Ask for mean_absolute_error, or "
-    "score rows in which it varies"
-)
 _ROUNDING = 1e-9
 
 
@@ -255,7 +252,24 @@ def _scores(task: Task, metrics: Sequence[Metric], population: Distribution, not
         indices = [i for i, metric in enumerate(metrics) if metric.ranks == ranks]
         statistics = [_statistic(population(ranks), answers, metrics[i], task, notes) for i in indices]
         found.update(zip(indices, estimates(population(ranks), statistics), strict=True))
+    if isinstance(rows, SampleLaw):
+        truth = answers.with_weights(rows.weights).at_weighted_rows(answers.truth)
+        found = {i: _with_unseen(one, metrics[i], truth) for i, one in found.items()}
     return Estimates(found[i] for i in range(len(metrics)))
+
+
+def _with_unseen(found: Estimate, metric: Metric, truth: Array) -> Estimate:
+    """A sample's share of 0 or 1 with an error, as the sample may lack what is rare: 0 or 1 ± 1.96 errors ends where Wilson's
+    interval (1927) does, of n rows. Of shares other than the accuracy n is that of the rarest class.
+    """
+    at_end = min(abs(found.value), abs(1 - found.value)) < _ROUNDING
+    if metric.bounds != (0.0, 1.0) or not at_end or found.standard_error != 0:
+        return found
+    n = len(truth) if metric.name == "accuracy" else np.unique(truth, return_counts=True)[1].min()
+    error = float(z_of(0.95) / (n + z_of(0.95) ** 2))
+    unseen = SamplingErrors(pd.DataFrame(index=range(2)), np.full(2, 0.5), ()), error * 2**0.5 * np.array([1.0, -1.0])
+    parts = found.parts | {"sampling": error}
+    return replace(found, standard_error=error, parts=parts, terms=(*found.terms, unseen))
 
 
 def _statistic(
@@ -267,8 +281,10 @@ def _statistic(
     value, notes = found.value, list(of_data)
     least, largest = metric.bounds
     truth = answers.with_weights(population.weights).at_weighted_rows(answers.truth)
-    if metric.name == "r2" and len(truth) > 0 and (truth == truth[0]).all():
-        notes.append(ONE_VALUE)
+    if (metric.name == "r2" or not np.isfinite(value)) and len(truth) > 0 and (truth == truth[0]).all():
+        kind, other = ("value", "mean_absolute_error") if answers.classes is None else ("class", "accuracy")
+        why = f"{metric.name} is undefined: the target has one {kind} in these rows"
+        notes.append(f"{why}. Ask for {other}, or score rows in which it varies")
     elif not (np.isfinite(value) and least - _ROUNDING <= value <= largest + _ROUNDING):
         what = f"{value:.4g} is not a possible {metric.name}" if np.isfinite(value) else f"{metric.name} is undefined"
         notes.append(population.infeasible(what, lambda same: _metric_under(same, answers, metric).value))
@@ -276,7 +292,7 @@ def _statistic(
         found = Statistic(value, None)
         if np.isfinite(value):
             notes.append(f"{metric.name} has a division by 0 or a root of 0 here: its first-order error is not known")
-    return answer(population, found, f"{metric.name}({task.target})", tuple(notes))
+    return answer(population, found, f"{metric.name}({task.target})", tuple(notes), metric.bounds)
 
 
 def _metric_under(population: Population | SampleLaw, answers: Predictions, metric: Metric) -> Statistic:

@@ -341,16 +341,18 @@ def assert_line(line: pd.Series, estimate: ka.Estimate, sample: float, error: fl
 
 def test_differences_of_levels_and_missing_cells_are_of_shares(mixed_release):
     frame = mixed_release.resample(200, rng=0)
+    frame["school"] = frame["school"].replace("none", "some")
     found, _ = standardised_differences(mixed_release, SampleRows(mixed_release, frame))
     found = found.set_index(["column", "quantity"])
     for key, condition, share in (
         (("school", "some"), "school == 'some'", (frame["school"] == "some").mean()),
+        (("school", "none"), "school == 'none'", 0.0),
         (("children", "missing"), "missing(children)", frame["children"].isna().mean()),
     ):
         estimate = mixed_release.probability(condition)
         middle = (estimate.value + share) / 2
-        error, spread = np.sqrt(share * (1 - share) / 200), np.sqrt(middle * (1 - middle))
-        assert_line(found.loc[key], estimate, share, error, spread)
+        spread = np.sqrt(middle * (1 - middle))
+        assert_line(found.loc[key], estimate, share, spread / np.sqrt(200), spread)
     children = found.loc[("children", "mean")]
     present = mixed_release.expectation(
         lambda rows: rows["children"].astype(float).fillna(0), where="not missing(children)"

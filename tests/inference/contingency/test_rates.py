@@ -117,9 +117,10 @@ def test_wide_ranges_of_time_count_half_of_those_that_leave():
     domain = Domain((Real(name="time", lower=0, upper=10, edges=(5,)), Boolean(name="died")))
     frame = pd.DataFrame({"time": [1.0, 2, 3] + [7] * 7, "died": [True, False, False] + [True] * 3 + [False] * 4})
     release = ka.from_frame(frame.assign(weight=0.1), domain=domain)
-    found = release.survival("time", "died").curve["survival"]
-    assert found.loc[5.0] == pytest.approx(1 - 1 / 9)
-    assert found.loc[10.0] == pytest.approx((1 - 1 / 9) * (1 - 3 / 5))
+    curve = release.survival("time", "died").curve
+    np.testing.assert_allclose(curve["survival"].loc[[5, 10]], [8 / 9, 8 / 9 * (1 - 3 / 5)])
+    first, second = (1 / 8 - 1 / 10) / 2, (1 - 3 / 7) / 2  # half of what it matters when they leave
+    np.testing.assert_allclose(curve["resolution"].loc[[5, 10]], [first, np.hypot(first * 2 / 5, second * 8 / 9)])
     with pytest.raises(ValueError, match="too few rows are at risk for a survival curve"):
         release.survival("time", "died", where="time == 1")
 
@@ -152,6 +153,15 @@ def test_of_a_release_the_curve_ends_where_noise_hides_who_is_at_risk(private):
     assert among.curve["survival"].iloc[3] > curve["survival"].iloc[3] and among.median() > found.median()
     few = private.survival("time", "died", where="arm == 'new' and dose < 0.04")
     assert any("too few are at risk" in note for note in few.notes) and len(few.curve) < len(curve)
+
+
+def test_values_that_are_counted_by_themselves_are_times():
+    domain = Domain((Integer(name="time", lower=0, upper=12, edges=(6,), atoms=(0, 2, 3)), DOMAIN["died"]))
+    release = publish(
+        rows(2000, 1)[["time", "died"]].astype(str), domain, epsilon=5, delta=1e-6, kernel="margins", rehearsal=1,
+        uncounted=True,
+    )  # fmt: skip
+    assert list(release.survival("time", "died").curve.index) == [0, 1, 2, 3, 5, 12]
 
 
 def test_a_pair_that_was_not_measured_is_said(private):
