@@ -263,14 +263,13 @@ def _edges(release: ReleaseData, time: str, column: Number) -> Array:
         j = release.domain.position(time)
         edges = np.array(features.kernel.edges[j], dtype=float)
         values_above = column.multiples(edges, np.ceil) if column.spacing else edges
-        first = column.decode(values_above)
-        found = [float(f"{value:.6g}") if isinstance(value, float) else float(value) for value in first]
-        if column.spacing:  # single values that are counted
-            found += [
-                own + more for own in column.decode(np.array(features.kernel.atoms[j])) for more in (0, column.spacing)
-            ]
-        ends = np.unique(np.asarray(found, dtype=float))
-        return ends[(ends > column.lower) & (ends <= column.upper)] if column.spacing else ends
+        first, atoms = (
+            column.decode(codes).to_numpy(dtype=float) for codes in (values_above, np.array(features.kernel.atoms[j]))
+        )
+        if not column.spacing:
+            return np.unique([float(f"{value:.6g}") for value in first])
+        ends = np.unique(np.round(np.concatenate([first, atoms, atoms + column.spacing]), 9))
+        return ends[(ends > column.lower) & (ends <= column.upper)]
     lefts = {group.left for group in groups_of(release.columns, time) if group.left is not None}
     return np.array(sorted(float(left) for left in lefts))[1:]
 
