@@ -36,19 +36,51 @@ if TYPE_CHECKING:
     from release_side.publishing.unfinished import finish
 
 _HOMES: dict[str, tuple[str, ...]] = {
-    **DOMAIN_HOMES, "release_side.budget.composition": ("Spend",), "release_side.budget.ledger": ("Ledger",),
-    "release_side.budget.spending": ("LedgerWarning",), "release_side.choices.drafting": ("draft_domain", "new_domain"),
-    "release_side.door.mechanism": ("GaussianNoise", "LaplaceNoise"), "release_side.errors": ("PublishError",),
-    "release_side.executors.dask": ("Dask",), "release_side.executors.processes": ("Processes",),
-    "release_side.private_rows.rows": ("sql",), "release_side.publishing.functions": ("publish_function",),
-    "release_side.publishing.plan": ("plan",), "release_side.publishing.publish": ("publish",),
+    **DOMAIN_HOMES,
+    "release_side.budget.composition": ("Spend",),
+    "release_side.budget.ledger": ("Ledger",),
+    "release_side.budget.spending": ("LedgerWarning",),
+    "release_side.choices.drafting": ("draft_domain", "new_domain"),
+    "release_side.door.mechanism": ("GaussianNoise", "LaplaceNoise"),
+    "release_side.errors": ("PublishError",),
+    "release_side.executors.dask": ("Dask",),
+    "release_side.executors.processes": ("Processes",),
+    "release_side.private_rows.rows": ("sql",),
+    "release_side.publishing.functions": ("publish_function",),
+    "release_side.publishing.plan": ("plan",),
+    "release_side.publishing.publish": ("publish",),
     "release_side.publishing.unfinished": ("finish",),
-}  # fmt: skip
+}
 __all__ = [
-    "Boolean", "Categorical", "Cyclic", "Dask", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
-    "Ledger", "LedgerWarning", "Ordinal", "Processes", "PublishError", "Real", "Rule", "Spend", "Text", "Tree", "draft_domain",
-    "finish", "new_domain", "plan", "publish", "publish_function", "read_domain", "sql",
-]  # fmt: skip
+    "Boolean",
+    "Categorical",
+    "Cyclic",
+    "Dask",
+    "Date",
+    "Domain",
+    "DomainError",
+    "GaussianNoise",
+    "Integer",
+    "LaplaceNoise",
+    "Ledger",
+    "LedgerWarning",
+    "Ordinal",
+    "Processes",
+    "PublishError",
+    "Real",
+    "Rule",
+    "Spend",
+    "Text",
+    "Tree",
+    "draft_domain",
+    "finish",
+    "new_domain",
+    "plan",
+    "publish",
+    "publish_function",
+    "read_domain",
+    "sql",
+]
 __getattr__ = lazy_names(__name__, _HOMES)
 
 

@@ -67,9 +67,7 @@ reading_options = (  # of every command that reads a .kme file
 )
 
 
-def on_release(
-    name: str, short: str, *parts: Part, work: str, check: Command | None = None
-) -> Callable[[Command], click.Command]:
+def on_release(name: str, short: str, *parts: Part, work: str, check: Command | None = None) -> Callable[[Command], click.Command]:
     """A command on the release FILE.kme, with these arguments and options.
 
     The function gets the release and the choices, and path and on_progress if it names them: of SAMPLE and --from the source

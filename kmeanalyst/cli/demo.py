@@ -94,9 +94,7 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
     stage.run("release_side", "ledger", "init", *counted[1:], "--epsilon", "2", "--delta", "1e-6")
     choices = ("--domain", "domain.toml", "--epsilon", "1", "--delta", "1e-6", "--output", "census.kme")
     stage.run("release_side", "publish", "private.csv", *choices, *counted)
-    stage.say(
-        "   The budgets of a table's releases add up. The ledger counts them, and the file holds the digest of its entry."
-    )
+    stage.say("   The budgets of a table's releases add up. The ledger counts them, and the file holds the digest of its entry.")
     stage.run("release_side", "ledger", "show", "census.ledger")
     stage.run("release_side", "ledger", "verify", "census.ledger", "--head", "census.kme")
 

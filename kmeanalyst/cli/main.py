@@ -88,9 +88,7 @@ def _facts_of_function(function: ReleasedFunction) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@command(
-    "validate", "Recompute every claim that can be recomputed.", arguments.release_argument, *arguments.reading_options
-)
+@command("validate", "Recompute every claim that can be recomputed.", arguments.release_argument, *arguments.reading_options)
 @click.pass_context
 def validate(ctx: click.Context, release_path: str, as_json: bool, **reading: bool) -> None:
     """Recompute every claim in a file that can be recomputed; exit code 3 if one does not hold.

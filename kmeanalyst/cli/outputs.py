@@ -277,9 +277,7 @@ def report_command(
     from kmeanalyst.report.caveats import warnings_of
 
     output = output or f"{Path(path).stem}.html"
-    facts = write_report(
-        release, output, source=path, columns=arguments.column_names(columns), view=view, progress=on_progress
-    )
+    facts = write_report(release, output, source=path, columns=arguments.column_names(columns), view=view, progress=on_progress)
     size = Path(output).stat().st_size
     say(f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True)
     return None, lambda: {

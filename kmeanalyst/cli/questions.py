@@ -103,9 +103,7 @@ def combine(
     from kmeanalyst.release import Release
 
     if further and not isinstance(source, Release):
-        raise ValueError(
-            "--with names further releases, and SAMPLE is a table. Combine the releases, or FILE with the table."
-        )
+        raise ValueError("--with names further releases, and SAMPLE is a table. Combine the releases, or FILE with the table.")
     sides = [source, *map(arguments.open_release, further)]
     both = combined(release, sides if further else source, **assumed, **own)
     estimates, refused = _expectations(both.expectation, expressions, on_progress, [where])
@@ -143,9 +141,7 @@ def quantile(
 
 def _check_columns(columns: tuple[str, ...], **_: Any) -> None:
     if len(columns) > 2:
-        raise click.UsageError(
-            f"a table has one or two columns, got {len(columns)}. Name two, and use --by for a third."
-        )
+        raise click.UsageError(f"a table has one or two columns, got {len(columns)}. Name two, and use --by for a third.")
 
 
 @arguments.on_release(
@@ -203,9 +199,7 @@ def survival(release: Release, time: str, event: str, where: str | None, level: 
     ),
     _where_option, arguments.view_option, arguments.coverage_option, work="fitting",
 )  # fmt: skip
-def glm_command(
-    release: Release, formula: str, references: tuple[str, ...], level: float, **options: Any
-) -> arguments.Answer:
+def glm_command(release: Release, formula: str, references: tuple[str, ...], level: float, **options: Any) -> arguments.Answer:
     """A generalised linear model of a formula in R's notation: coefficients, standard errors in parts, intervals, p-values.
 
     Factors are columns or expressions, joined by + - : * ^ ( ). Of a column of levels the first is what the others are compared
@@ -278,9 +272,7 @@ def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "def
     return "\n".join([*lines, f"({estimates[0].view} weights{left_out})", *list_of_notes((), estimates)])
 
 
-_false_alarm_option = arguments.level_option(
-    0.05, "Probability of a false alarm: a smaller p-value means that they differ."
-)
+_false_alarm_option = arguments.level_option(0.05, "Probability of a false alarm: a smaller p-value means that they differ.")
 
 
 @arguments.on_release(

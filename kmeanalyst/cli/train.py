@@ -111,9 +111,7 @@ def _estimator(name: str | None, task: str, settings: Sequence[str], seed: int) 
     try:
         estimator = known[name](**parameters)
     except TypeError as error:
-        raise ValueError(
-            f"{name} could not be made: {error}. Correct --set; parameters that are estimators need Python."
-        ) from None
+        raise ValueError(f"{name} could not be made: {error}. Correct --set; parameters that are estimators need Python.") from None
     if "random_state" in estimator.get_params() and "random_state" not in parameters:
         estimator.set_params(random_state=seed)
     return estimator

@@ -73,8 +73,7 @@ def note_of(release: ReleaseData, found: Declared) -> str:
     broken = "; ".join(violation.describe() for violation in seen) or "the measurement does not show how many do"
     return (
         f"by declaration ({_names(release, found)}): exact given the rules. Against the table as recorded it may be off by "
-        "v/(1 - v), v the share of its rows (of those that meet the condition, if there is one) that break them: "
-        + broken
+        "v/(1 - v), v the share of its rows (of those that meet the condition, if there is one) that break them: " + broken
     )
 
 

@@ -147,9 +147,7 @@ class NormalQuadraticForm:
         e, weights = coefficients[keep], 1.0 if self.weights is None else self.weights
         gains = (basis[:, keep] ** 2).T @ (weights * signal / signal.sum()) / e
         critical = weighted_chi_squared_isf(level, e)
-        return _crossing(
-            lambda x: weighted_chi_squared_sf(critical, e, noncentrality=x**2 * gains) - 0.8, critical / (e @ gains)
-        )
+        return _crossing(lambda x: weighted_chi_squared_sf(critical, e, noncentrality=x**2 * gains) - 0.8, critical / (e @ gains))
 
 
 def _shares_of(excess: Array, variances: Array) -> Array:
@@ -187,8 +185,7 @@ class _ChiSquaredSum:
         keep = e > 1e-14 * scale
         if not keep.any():
             raise ValueError(
-                "every coefficient is zero: the statistic has no spread, as if both sides were constant. "
-                "Compare columns that vary."
+                "every coefficient is zero: the statistic has no spread, as if both sides were constant. Compare columns that vary."
             )
         return cls(e[keep] / scale, h[keep], d[keep], scale)
 

@@ -13,15 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from kmeanalyst.kernels.base import Kernel, OnColumns, Product, Scaled, Sum
-from kmeanalyst.kernels.continuous import (
-    Gaussian,
-    Laplacian,
-    Matern,
-    MultiScale,
-    Periodic,
-    RationalQuadratic,
-    median_lengthscale,
-)
+from kmeanalyst.kernels.continuous import Gaussian, Laplacian, Matern, MultiScale, Periodic, RationalQuadratic, median_lengthscale
 from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
 from kmeanalyst.kernels.dot_product import Polynomial
 from kmeanalyst.kernels.embedding import KernelMean

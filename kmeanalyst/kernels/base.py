@@ -189,8 +189,7 @@ def as_rows(X: Any) -> Array:
         rows = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            "rows must be numbers, and these are not: a kernel works on encoded rows. "
-            "Encode them first with Domain.encode(frame)."
+            "rows must be numbers, and these are not: a kernel works on encoded rows. Encode them first with Domain.encode(frame)."
         ) from None
     if rows.ndim == 1:
         rows = rows[:, None]
@@ -226,9 +225,7 @@ def filled(X: Array) -> Array:
 def check_width(X: Array, width: int, need: str) -> None:
     """ValueError unless the rows have this many columns; `need` says what has, or looks at, so many."""
     if X.shape[1] != width:
-        raise ValueError(
-            f"{need}, the rows have {X.shape[1]}. Encode the rows with the domain that these are made for."
-        )
+        raise ValueError(f"{need}, the rows have {X.shape[1]}. Encode the rows with the domain that these are made for.")
 
 
 def is_number(value: object) -> bool:
@@ -242,16 +239,12 @@ def is_whole(value: object) -> bool:
 def check_positive(name: str, value: float, why: str, hint: str) -> None:
     """ValueError unless the parameter and its square are positive float64 numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 1e-100 < value < 1e100:
-        raise ValueError(
-            f"{name} must be a positive finite number (between 1e-100 and 1e100), got {value!r:.80}: {why} {hint}"
-        )
+        raise ValueError(f"{name} must be a positive finite number (between 1e-100 and 1e100), got {value!r:.80}: {why} {hint}")
 
 
 def check_kernel(kernel: Any) -> None:
     if not isinstance(kernel, Kernel):
-        raise ValueError(
-            f"expected a kernel, got {kernel!r:.80}: only kernels can be combined. Pass e.g. Gaussian(1.0)."
-        )
+        raise ValueError(f"expected a kernel, got {kernel!r:.80}: only kernels can be combined. Pass e.g. Gaussian(1.0).")
 
 
 class Composed(Kernel):

@@ -96,9 +96,7 @@ class Gaussian(_OfNumbers):
     name: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
-        base.check_positive(
-            "lengthscale", self.lengthscale, "exp(-d²/2ℓ²) is not a kernel otherwise.", _LENGTHSCALE_HINT
-        )
+        base.check_positive("lengthscale", self.lengthscale, "exp(-d²/2ℓ²) is not a kernel otherwise.", _LENGTHSCALE_HINT)
 
     def _of_numbers(self, X: base.Array, Y: base.Array) -> base.Array:
         K = squared_distances(X, Y)
@@ -280,9 +278,7 @@ class Periodic(_OfNumbers):
     name: ClassVar[str] = "periodic"
 
     def __post_init__(self) -> None:
-        base.check_positive(
-            "period", self.period, "x and x + period are one value.", "Pass a positive number, such as 24.0."
-        )
+        base.check_positive("period", self.period, "x and x + period are one value.", "Pass a positive number, such as 24.0.")
         _check_lengthscales(self.lengthscales)
         if (finest := min(self.lengthscales)) < _FINEST * self.period:
             raise ValueError(

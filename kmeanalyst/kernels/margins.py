@@ -61,9 +61,7 @@ class Margins(Cells, UnitDiagonal):
         if self.fine == ():
             object.__setattr__(self, "fine", ((),) * d)
         if not (isinstance(self.fine, tuple) and len(self.fine) == d):
-            raise ValueError(
-                "fine must have an entry for each column if it is given. Pass () for those without finer ranges."
-            )
+            raise ValueError("fine must have an entry for each column if it is given. Pass () for those without finer ranges.")
         super().__post_init__()
         for values in self.fine:
             check_increasing(values)
@@ -75,9 +73,7 @@ class Margins(Cells, UnitDiagonal):
             raise ValueError(f"margins of two columns are for at most {_MOST_IN_PAIRS} columns, got {d}.")
 
     def _check_deeper(self) -> None:
-        if not (
-            isinstance(self.deeper, tuple) and all(isinstance(one, tuple) and len(one) == 2 for one in self.deeper)
-        ):
+        if not (isinstance(self.deeper, tuple) and all(isinstance(one, tuple) and len(one) == 2 for one in self.deeper)):
             raise ValueError(f"deeper must be pairs of a column and edges, got {self.deeper!r:.80}. Write (0, (0.5,)).")
         last = dict(enumerate(self.fine))
         for j, edges in self.deeper:
@@ -262,13 +258,9 @@ class ChosenMargins(Margins):
         if not (isinstance(given, tuple) and all(isinstance(each, tuple) for each in given)):
             raise ValueError(f"squares must be a tuple for each of the three shares, got {given!r:.80}.")
         if [len(each) for each in given] != counts:
-            raise ValueError(
-                f"squares must hold a number for each table: {counts}, got {[len(each) for each in given]}."
-            )
+            raise ValueError(f"squares must hold a number for each table: {counts}, got {[len(each) for each in given]}.")
         if not all(is_finite(square) and square > 0 for each in given for square in each):
-            raise ValueError(
-                "squares must be positive numbers: they are squared heights. Leave tables of height 0 out."
-            )
+            raise ValueError("squares must be positive numbers: they are squared heights. Leave tables of height 0 out.")
         for share, each in zip(self.shares, given, strict=True):
             if abs(sum(each) - share) > _ROUNDING:
                 raise ValueError(f"the squares of a share must add up to it, got {sum(each)!r} for {share!r}.")
@@ -460,12 +452,6 @@ def _groups(kernel: Margins) -> list[Group]:
             own = tuple(alike)
             start = groups[-1].stop if groups else 0
             groups.append(
-                Group(
-                    "sets" if kind == "pairs" and order > 2 else kind,
-                    tuple(islice(heights, len(own))),
-                    start,
-                    own,
-                    sizes,
-                )
+                Group("sets" if kind == "pairs" and order > 2 else kind, tuple(islice(heights, len(own))), start, own, sizes)
             )
     return groups

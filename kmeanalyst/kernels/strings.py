@@ -91,9 +91,7 @@ class StringSpectrum(UnitDiagonal):
                     "of `length` characters, of `symbols` kinds, in strings of so many numbers. Pass e.g. length=3."
                 )
         if not isinstance(self.blended, bool):
-            raise ValueError(
-                f"blended must be true or false, got {self.blended!r:.80}: shorter substrings count or not."
-            )
+            raise ValueError(f"blended must be true or false, got {self.blended!r:.80}: shorter substrings count or not.")
         if (self.symbols + 1) ** self.length > _MOST_IDS:
             raise ValueError(
                 f"length {self.length} over {self.symbols} symbols makes more substrings than 62 bits can number, and two "

@@ -56,9 +56,7 @@ def histogram(
             )
         return _of_variable(release, bins=bins, level=level, ax=ax)
     if column is None:
-        raise ValueError(
-            f"a release has {len(release.columns)} columns, and one is drawn. Name it: histogram(release, NAME)."
-        )
+        raise ValueError(f"a release has {len(release.columns)} columns, and one is drawn. Name it: histogram(release, NAME).")
     kind = release.columns[column]
     frame = tables.histogram(release, column, bins=bins, where=where, view=view, level=level)
     narrow = ax is not None and ax.bbox.width / ax.figure.dpi < _NARROW
@@ -90,9 +88,7 @@ def size_of_histogram(column: Column) -> tuple[float, float]:
     return size_of_bars(levels[:_MOST_LEVELS])
 
 
-def _of_variable(
-    variable: RandomVariable, *, bins: int | Sequence[float] | None, level: float, ax: Axes | None
-) -> Axes:
+def _of_variable(variable: RandomVariable, *, bins: int | Sequence[float] | None, level: float, ax: Axes | None) -> Axes:
     frame, name = variable.histogram(bins=bins, level=level), variable.names[0]
     of_column, releases = variable.nodes[0].column, variable.releases
     kind = releases[0].columns[of_column] if of_column is not None and len(releases) == 1 else None
@@ -140,13 +136,9 @@ def bars_at(ax: Axes, positions: Positions, values: Array, errors: Array) -> boo
         )  # fmt: skip
         if positions.per is not None:
             of_one = float(positions.per[positions.stems][0])
-            right = ax.secondary_yaxis(
-                "right", functions=(lambda y: np.multiply(y, of_one), lambda p: np.divide(p, of_one))
-            )
+            right = ax.secondary_yaxis("right", functions=(lambda y: np.multiply(y, of_one), lambda p: np.divide(p, of_one)))
             right.set_ylabel("probability of a single value")
-    style.whiskers(
-        ax, positions.middles, values, errors, down=down, fmt="none", ecolor=style.INK, elinewidth=1, capsize=2
-    )
+    style.whiskers(ax, positions.middles, values, errors, down=down, fmt="none", ecolor=style.INK, elinewidth=1, capsize=2)
     (ax.axvline if down else ax.axhline)(0, color=style.RULE, linewidth=0.8)
     positions.mark(ax, "y" if down else "x")
     if positions.stems.any():

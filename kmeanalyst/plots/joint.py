@@ -41,9 +41,7 @@ def table(
     >>> axes.figure.savefig("table.png")
     """
     if a == b:
-        raise ValueError(
-            f"a table needs two columns, got {a!r} twice: only its diagonal is filled. Draw its histogram."
-        )
+        raise ValueError(f"a table needs two columns, got {a!r} twice: only its diagonal is filled. Draw its histogram.")
     ax = axes_of(ax, SIZE_OF_TABLE)
     population = population_of(release, where=where, view=view)
     sides = [_side(population, name, most) for name in (a, b)]
@@ -68,15 +66,11 @@ def _side(population: Population, name: str, most: int) -> _Side:
     if isinstance(column, Categorical) and len(groups) > most:
         kept, notes = cut(histogram_of_groups(population, name, None, 0.95)["probability"].to_numpy(), most)
         groups = [groups[i] for i in kept]
-    frame = pd.DataFrame(
-        {"left": [g.left for g in groups], "right": [g.right for g in groups]}, [g.label for g in groups]
-    )
+    frame = pd.DataFrame({"left": [g.left for g in groups], "right": [g.right for g in groups]}, [g.label for g in groups])
     return groups, positions_of(frame, column, cells=True), notes
 
 
-def _cells(
-    ax: Axes, population: Population, names: Sequence[str], sides: Sequence[_Side], level: float
-) -> PatchCollection:
+def _cells(ax: Axes, population: Population, names: Sequence[str], sides: Sequence[_Side], level: float) -> PatchCollection:
     """The map of a table's cells, one side across and the other upwards."""
     (across, x, _), (upwards, y, _) = sides
     found = joint_probabilities(population, [across, upwards]).to_frame(level)

@@ -16,9 +16,7 @@ _WIDTH, _HEIGHT, _LINE = 3.3, 2.2, 0.3  # inches, of a column's drawing, and of 
 _HEIGHTS = "probabilities (per unit where ranges differ in width; single values then by the scale on the right)"
 
 
-def overview(
-    release: ReleaseData, *, view: View | None = None, level: float = 0.95, figure: Figure | None = None
-) -> Axes:
+def overview(release: ReleaseData, *, view: View | None = None, level: float = 0.95, figure: Figure | None = None) -> Axes:
     """Draw each column's distribution, and the strongest relations; returns the Axes of these, whose figure has all.
 
     view, level  as `histogram` takes them; relations have 95 % intervals.

@@ -150,9 +150,7 @@ def save(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:
         figure.savefig(temporary, format=ending, dpi=dpi, metadata={key: words})
         if ending == "svg":  # what a page's reader hears
             text = temporary.read_text(encoding="utf-8")
-            temporary.write_text(
-                text.replace("<svg ", f'<svg role="img" aria-label="{escape(words)}" ', 1), encoding="utf-8"
-            )
+            temporary.write_text(text.replace("<svg ", f'<svg role="img" aria-label="{escape(words)}" ', 1), encoding="utf-8")
 
 
 def description(figure: Figure) -> str:

@@ -93,6 +93,4 @@ def import_tables(path: str | Path, progress: Progress | None = None) -> Release
     folder = Path(path).parent
     noisy = [NoisyTable(read_table(str(folder / row.pop("file"))), **row) for row in rows]
     said: dict[str, Any] = {name: listed[name] for name in ("declared_by", "epsilon", "delta") if name in listed}
-    return from_measurements(
-        folder / listed["domain"], noisy, n_rows=listed.get("n_rows"), statement=said, progress=progress
-    )
+    return from_measurements(folder / listed["domain"], noisy, n_rows=listed.get("n_rows"), statement=said, progress=progress)

@@ -103,9 +103,7 @@ class Release(ReleaseData):
 
         return variable_of(self, columns, view)
 
-    def groupby(
-        self, column: str, *, where: Condition = None, view: View | None = None, level: float = 0.95
-    ) -> GroupBy:
+    def groupby(self, column: str, *, where: Condition = None, view: View | None = None, level: float = 0.95) -> GroupBy:
         """Statistics for each group of a column: groupby("city").mean("age") is a DataFrame with error bars.
 
         >>> release.groupby("sex").mean("hours-per-week")[["value", "standard_error"]]
@@ -151,9 +149,7 @@ class Release(ReleaseData):
 
         return resample(self, n, rng=rng)
 
-    def thin(
-        self, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0
-    ) -> Release:
+    def thin(self, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0) -> Release:
         """A release with n of the points, as close in RKHS distance as the search finds: see `kmeanalyst.thin`.
 
         >>> small = release.thin(50)
@@ -326,9 +322,7 @@ def from_frame(
 
     frame = as_frame(frame)
     if weight not in (names := list(getattr(frame, "columns", []))):
-        raise ValueError(
-            f"no weight column {weight!r}; the columns are {names}. Pass a DataFrame that has it, and name it."
-        )
+        raise ValueError(f"no weight column {weight!r}; the columns are {names}. Pass a DataFrame that has it, and name it.")
     columns = frame.drop(columns=[weight])
     domain = domain or draft_domain(columns).domain
     return Release(

@@ -137,11 +137,7 @@ def _check_kind(one: Derived, known: Domain) -> None:
 
 
 def _check_bounds(column: Column, values: Array) -> None:
-    if (
-        isinstance(column, Number)
-        and len(values)
-        and not (column.lower <= values.min() <= values.max() <= column.upper)
-    ):
+    if isinstance(column, Number) and len(values) and not (column.lower <= values.min() <= values.max() <= column.upper):
         raise ValueError(
             f"the derived column {words.written(column.name)} is said to lie within {column.lower} and {column.upper}, and at the "
             f"points its expression gives {values.min():.6g} to {values.max():.6g}. Derive it with transform."
@@ -182,9 +178,7 @@ def kind_of(expression: Expression, known: Domain) -> tuple[type[Column], Extent
     return (Integer if extent.whole and exact else Real), extent
 
 
-def _derived(
-    frame: pd.DataFrame, new: Mapping[str, pd.Series], known: Domain, name: str, text: str
-) -> tuple[Derived, Array]:
+def _derived(frame: pd.DataFrame, new: Mapping[str, pd.Series], known: Domain, name: str, text: str) -> tuple[Derived, Array]:
     expression = parse(text)
     kind, extent = kind_of(expression, known)
     named = _named(expression, frame, new)

@@ -73,9 +73,7 @@ class FunctionForm:
             raise ValueError(f"{self.kind} predicts a column, and none is named. Name the target.")
         name, classes = self.target.name, self.levels
         if self.target.missing:
-            raise ValueError(
-                f"the target {name} may be missing, and a machine needs a value. Declare it never missing."
-            )
+            raise ValueError(f"the target {name} may be missing, and a machine needs a value. Declare it never missing.")
         if self.is_classifier and len(classes) != 2:
             raise ValueError(
                 f"{self.kind} separates two classes, and the target {name} has {len(classes) or 'no'} levels. Name a boolean "
@@ -83,9 +81,7 @@ class FunctionForm:
             )
         number = isinstance(self.target, Number) and self.target.kind != "date" and self.target.scale == "linear"
         if self.kind == "ridge" and not number:
-            raise ValueError(
-                f"ridge predicts numbers on a linear scale, and the target {name} is not one. Name another."
-            )
+            raise ValueError(f"ridge predicts numbers on a linear scale, and the target {name} is not one. Name another.")
 
     @property
     def is_classifier(self) -> bool:
@@ -184,9 +180,7 @@ class ReleasedFunction(ABC, Printed):
     (True, 'ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)')
     """
 
-    def __init__(
-        self, *, form: FunctionForm, domain: Domain, basis: Pivots, noisy_sum: Array, statement: PrivacyStatement
-    ) -> None:
+    def __init__(self, *, form: FunctionForm, domain: Domain, basis: Pivots, noisy_sum: Array, statement: PrivacyStatement) -> None:
         if form.target is not None and form.target.name in domain.names:
             raise ValueError(f"the function predicts {form.target.name} and cannot use it. Leave it out of the domain.")
         if statement.noise_scale is None or statement.protects_units:

@@ -172,9 +172,7 @@ class Measurement:
         if not 0 < self.noise_scale < np.inf:
             raise ValueError(f"noise_scale must be positive and finite, got {self.noise_scale!r}.")
         own = self.relative_noise
-        if own is not None and not (
-            own.shape == self.vector.shape and (own >= _LEAST_NOISE).all() and (own <= 1).all()
-        ):
+        if own is not None and not (own.shape == self.vector.shape and (own >= _LEAST_NOISE).all() and (own <= 1).all()):
             raise ValueError("the relative noise has a number from 1e-9 to 1 for each feature. Correct it.")
 
     def _check_chosen(self) -> None:
@@ -199,9 +197,7 @@ class Measurement:
             )
 
     @classmethod
-    def from_sum(
-        cls, noisy_sum: Array, *, grid_scale: float, n_rows: int, feature_map: FeatureMap, noise_law: str
-    ) -> Measurement:
+    def from_sum(cls, noisy_sum: Array, *, grid_scale: float, n_rows: int, feature_map: FeatureMap, noise_law: str) -> Measurement:
         """Read the released integers in units of the mean.
 
         noisy_sum    (F,) int64: noisy sum over rows of the shrunk features in steps of the grid.
@@ -249,9 +245,7 @@ class Measurement:
         kernel, d = features.kernel, len(features.kernel.edges)
         for group in features.groups:
             for table, square, own in zip(group.tables, group.squares, group.ranges, strict=True):
-                both = [
-                    v[slice(*own)] / scale for v, scale in ((self.vector, math.sqrt(square)), (self.variances, square))
-                ]
+                both = [v[slice(*own)] / scale for v, scale in ((self.vector, math.sqrt(square)), (self.variances, square))]
                 both = [each.reshape([group.sizes[t] for t in table]) for each in both]
                 for axis, (t, j) in enumerate(zip(table, columns := kernel.named(table), strict=True)):
                     if t >= d:
@@ -340,10 +334,7 @@ def of_tables(measurement: Measurement, columns: Sequence[int]) -> Measurement:
             f"no table is of these columns alone: the release measured {features.name} features of others with them, from "
             "which nothing of these can be read. Leave columns out, or name more."
         )
-    kinds, total = (
-        (["one-way"], ["pairs", "sets"], ["finer", "crossed"]),
-        math.fsum(square for _, _, square, _ in tables),
-    )
+    kinds, total = ((["one-way"], ["pairs", "sets"], ["finer", "crossed"]), math.fsum(square for _, _, square, _ in tables))
     squares = tuple(tuple(square / total for kind, _, square, _ in tables if kind in own) for own in kinds)
     numbers = [t for kind, (t, *_), *_ in tables if kind == "finer"]
     finer = [(new[of[t]], kernel.finer_tables[t - len(kernel.edges)][1]) for t in numbers]
@@ -353,8 +344,7 @@ def of_tables(measurement: Measurement, columns: Sequence[int]) -> Measurement:
     of_chosen = (tuple(each[j] for j in columns) for each in (kernel.edges, kernel.atoms, kernel.missing))
     edges, atoms, missing = cast(Any, of_chosen)
     chosen, crossed = (
-        tuple(tuple(new[j] for j in table) for kind, table, *_ in tables if kind in own)
-        for own in (kinds[1], ["crossed"])
+        tuple(tuple(new[j] for j in table) for kind, table, *_ in tables if kind in own) for own in (kinds[1], ["crossed"])
     )
     alone = ChosenMargins(
         edges, atoms, missing, shares, tuple(fine.get(i, ()) for i in range(len(columns))), squares=squares, chosen=chosen,

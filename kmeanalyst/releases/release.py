@@ -102,9 +102,7 @@ class ReleaseData(Memoised):
                 f"{weights.shape}. Pass at least one point, and as many weights."
             )
         if not np.isfinite(weights).all():
-            raise ValueError(
-                "weights must be finite: an infinite or undefined weight means nothing. Remove those points."
-            )
+            raise ValueError("weights must be finite: an infinite or undefined weight means nothing. Remove those points.")
         drawn = statement is not None and statement.is_selection
         if measurement is not None and drawn:
             raise ValueError(
@@ -240,8 +238,7 @@ class ReleaseData(Memoised):
         """The release in a few lines: label → text."""
         weights = self.weights
         lines = {
-            "points": f"{len(self):,} weighted rows × {len(self.columns)} columns "
-            f"({made_by(self)}, {self.weight_view} weights)",
+            "points": f"{len(self):,} weighted rows × {len(self.columns)} columns ({made_by(self)}, {self.weight_view} weights)",
             "weights": f"Σw = {weights.sum():.4g}, Σ|w| = {np.abs(weights).sum():.4g}, {(weights < 0).mean():.0%} negative",
         }
         if self.thinning_error is not None:
@@ -252,9 +249,7 @@ class ReleaseData(Memoised):
         if self.domain.rules:
             broken = contradicted(self.domain, self.measurement)
             names = "; ".join(one.describe() for one in broken)
-            lines["rules"] = f"{len(self.domain.rules)}" + (
-                f", contradicted by the measurement: {names}" if names else ""
-            )
+            lines["rules"] = f"{len(self.domain.rules)}" + (f", contradicted by the measurement: {names}" if names else "")
         if self.statement is None:
             return lines | {"privacy": "none known: weighted points without a measurement"}
         if self.residual_over_noise is not None:
@@ -286,9 +281,7 @@ class ReleaseData(Memoised):
         variances, noise = self.measurement.variances, f"{self.measurement.noise_scale:.3g}"
         if self.measurement.relative_noise is not None:
             noise = f"{variances.min() ** 0.5:.3g} to {noise}"
-        return {
-            "noise": f"{noise} on each of {len(variances):,} features (total {variances.sum() ** 0.5:.3g}, {scale})"
-        }
+        return {"noise": f"{noise} on each of {len(variances):,} features (total {variances.sum() ** 0.5:.3g}, {scale})"}
 
     def _column_lines(self) -> list[tuple[str, str]]:
         lines = [(column.name, column.describe()) for column in self.domain.columns]
@@ -299,9 +292,7 @@ class ReleaseData(Memoised):
         columns = [f"  {shortened(name, 60):<{width}}  {extent}" for name, extent in self._column_lines()]
         lines = [f"  {label:<11} {text}" for label, text in self.summary().items()]
         rules = [f"  {rule.named(number)}" for number, rule in enumerate(self.domain.rules, 1)]
-        return "\n".join(
-            ["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns], *rules]
-        )
+        return "\n".join(["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns], *rules])
 
     def _repr_html_(self) -> str:
         return (
@@ -321,8 +312,7 @@ def made_by(release: ReleaseData) -> str:
 
 def _html_table(rows: list[tuple[str, str]]) -> str:
     cells = "".join(
-        f'<tr><th style="text-align:left">{escape(a)}</th><td style="text-align:left">{escape(b)}</td></tr>'
-        for a, b in rows
+        f'<tr><th style="text-align:left">{escape(a)}</th><td style="text-align:left">{escape(b)}</td></tr>' for a, b in rows
     )
     return f"<table>{cells}</table>"
 

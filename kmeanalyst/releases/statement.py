@@ -226,9 +226,7 @@ class PrivacyStatement(Printed):
         for name in ("epsilon", "sensitivity", _scale_name(self.mechanism), "rho"):
             value = getattr(self, name)
             if not (is_number(value) and 0 < value < math.inf):
-                raise StatementError(
-                    f"{name} must be a positive finite number, got {value!r}: no guarantee follows from it."
-                )
+                raise StatementError(f"{name} must be a positive finite number, got {value!r}: no guarantee follows from it.")
         if not (is_number(self.delta) and 0 <= self.delta < 1):
             raise StatementError(
                 f"delta must be in [0, 1), got {self.delta!r}: {guarantee()}. With δ of 1 or more this says nothing."
@@ -346,18 +344,14 @@ class PrivacyStatement(Printed):
             if epsilon > self.epsilon * (1 + _SLACK):
                 raise StatementError(f"the file claims ε = {self.epsilon:.6g}, but {noise} ε = {epsilon:.6g}. {hint}")
         elif self.delta < SMALLEST_DELTA:
-            raise StatementError(
-                f"the file claims δ = {self.delta:.3g} for Gaussian noise, which has none so small. {hint}"
-            )
+            raise StatementError(f"the file claims δ = {self.delta:.3g} for Gaussian noise, which has none so small. {hint}")
         elif (delta := self._recomputed_delta(multiplier)) > self.delta * (1 + _SLACK):
             raise StatementError(
                 f"the file claims δ = {self.delta:.3g} at ε = {self.epsilon:.6g}, but {noise} δ = {delta:.3g}. {hint}"
             )
         rho = zcdp_rho(self.mechanism, noise_multiplier=multiplier)
         if not math.isclose(rho, self.rho, rel_tol=_SLACK):
-            raise StatementError(
-                f"the file claims ρ = {self.rho:.6g}, but its noise gives {rho:.6g}. Ask for a correct file."
-            )
+            raise StatementError(f"the file claims ρ = {self.rho:.6g}, but its noise gives {rho:.6g}. Ask for a correct file.")
 
     def _recomputed_delta(self, multiplier: float) -> float:
         if self.calibration == "zcdp":
@@ -445,9 +439,7 @@ def attack_line(*mus: float | None, unit: str | None = None) -> dict[str, str]:
         return {}
     mu = math.hypot(*known)
     what = "rows" if unit is None else f"units of {one_line(unit)}"
-    guesses = (
-        f"of 100 guesses which of two {what} is in the table at most {math.ceil(100 * right_guesses(mu))} are right"
-    )
+    guesses = f"of 100 guesses which of two {what} is in the table at most {math.ceil(100 * right_guesses(mu))} are right"
     return {"attack": f"{guesses} (μ = {mu:.3g}, Gaussian differential privacy)"}
 
 

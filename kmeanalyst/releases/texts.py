@@ -35,8 +35,7 @@ _LETTER = "[^\x00-\u058f\u180b-\u180f\u1e00-\u206f\u3164\ufe00-\ufe0f\uffa0\U000
 _NEEDED = re.compile(f"(?<={_LETTER})(?:{_SELECTORS}?[{JOINERS}](?={_LETTER})|{_SELECTORS})")
 # user@ or user:password@, whose password may have a slash; the query of a signed URL; settings as libpq, ODBC and DuckDB take them
 SECRET = re.compile(
-    r":/+[^/]*@|:/+.*:.*@|^[^/\\]+:[^/\\]+@|[?&;#][^/]*=|^\s*\w+\s*=\s*\S+\s+\w+\s*=|(pass|pwd|token|secret)\w*\s*=",
-    re.IGNORECASE,
+    r":/+[^/]*@|:/+.*:.*@|^[^/\\]+:[^/\\]+@|[?&;#][^/]*=|^\s*\w+\s*=\s*\S+\s+\w+\s*=|(pass|pwd|token|secret)\w*\s*=", re.IGNORECASE
 )
 
 

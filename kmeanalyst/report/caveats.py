@@ -82,9 +82,7 @@ def _of_weights(facts: ReleaseFacts) -> Iterator[Caveat]:
     if negative:
         size = float(abs(weights).sum())
         impossible = sum(bar.estimate.value < 0 for column in facts.columns for bar in column.bars)
-        below = (
-            f" In the view of this page ({facts.view} weights) {impossible} shares are below 0." if impossible else ""
-        )
+        below = f" In the view of this page ({facts.view} weights) {impossible} shares are below 0." if impossible else ""
         yield Caveat(
             CARE if size > 1.5 or impossible else NOTE, f"{100 * negative:.3g} % of the weights are negative",
             f"Their absolute values sum to {size:.4g}. Estimates account for that; most other tools misread negative weights: "

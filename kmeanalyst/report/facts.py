@@ -113,9 +113,7 @@ def facts_of(
     population = population_of(release, view=view)
     described = tuple(_each(release, names, population, lambda share: on_progress("report", 0.3 + 0.3 * share)))
     paired = tuple(name for name in names if not isinstance(release.columns[name], Text))[:MOST_PAIRED]
-    pairs = associations(
-        release, paired, view=_feasible(population), progress=lambda _, s: on_progress("report", 0.6 + 0.39 * s)
-    )
+    pairs = associations(release, paired, view=_feasible(population), progress=lambda _, s: on_progress("report", 0.6 + 0.39 * s))
     on_progress("report", 1.0)
     return ReleaseFacts(
         release=release, view=population.view, columns=described, pairs=tuple(pairs), paired=paired,
@@ -204,14 +202,11 @@ def _level_bars(population: Population, column: Categorical) -> tuple[Bar, ...]:
     if column.missing:
         parts.append((MISSING, held < 0))
     name = words.written(column.name)
-    statistics = [
-        statistic_of(population, mask.astype(float), f"{name} == {words.quoted(label)}") for label, mask in parts
-    ]
+    statistics = [statistic_of(population, mask.astype(float), f"{name} == {words.quoted(label)}") for label, mask in parts]
     found = estimates(population, statistics)
     many = [rest > 0 and k == len(kept) for k in range(len(parts))]
     return tuple(
-        Bar(label=label, estimate=share, together=several)
-        for (label, _), share, several in zip(parts, found, many, strict=True)
+        Bar(label=label, estimate=share, together=several) for (label, _), share, several in zip(parts, found, many, strict=True)
     )
 
 

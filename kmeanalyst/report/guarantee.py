@@ -46,9 +46,7 @@ def _of_likelihood(statement: PrivacyStatement) -> str:
         change = f"all rows of your unit of {statement.unit!r} had been replaced by those of another unit"
     else:
         change = "your row had been replaced by any other"
-    start = (
-        f"Whoever sees this page, or the file, learns almost the same about you as from a file made after {change}: "
-    )
+    start = f"Whoever sees this page, or the file, learns almost the same about you as from a file made after {change}: "
     if statement.epsilon > _NO_FACTOR:
         return start + f"in theory. With ε = {statement.epsilon:g} the word “almost” covers nearly everything."
     return start + guarantee(statement.epsilon, statement.delta, units=statement.protects_units) + "."

@@ -15,9 +15,7 @@ from importlib.resources import files
 
 from kmeanalyst.releases.texts import replaced, shortened
 
-STYLE, SCRIPT = (
-    files("kmeanalyst.report").joinpath(f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
-)
+STYLE, SCRIPT = (files("kmeanalyst.report").joinpath(f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _VOID = frozenset(("meta", "br", "link", "col"))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9:-]*")
 
@@ -103,9 +101,7 @@ def _attribute(key: str, value: object) -> str:
     return f" {key}" if value is True else f' {key}="{escape(replaced(str(value)))}"'
 
 
-def document(
-    title: str, *content: object, description: str | None = None, more_style: str = "", kind: str | None = None
-) -> str:
+def document(title: str, *content: object, description: str | None = None, more_style: str = "", kind: str | None = None) -> str:
     """A whole page: it holds no address, and its policy allows a browser only its own script and style.
 
     content      elements of its body, which the script follows.
@@ -114,9 +110,7 @@ def document(
     kind         class of the body.
     """
     style = STYLE + more_style
-    policy = (
-        f"default-src 'none'; script-src {_hash(SCRIPT)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
-    )
+    policy = f"default-src 'none'; script-src {_hash(SCRIPT)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
     head = element(
         "head", element("meta", charset="utf-8"),
         None if description is None else element("meta", name_="description", content=description),

@@ -71,9 +71,7 @@ def _stamp() -> Markup:
         "The noise of this release was drawn from a seed and can be removed. Show this page only to those who may see "
         "the private table itself."
     )
-    return element(
-        "div", element("strong", "NOT PRIVATE: a rehearsal"), element("p", text), class_="stamp", role="alert"
-    )
+    return element("div", element("strong", "NOT PRIVATE: a rehearsal"), element("p", text), class_="stamp", role="alert")
 
 
 def _header(facts: ReleaseFacts) -> Markup:
@@ -142,9 +140,7 @@ def _glance_row(one: ColumnFacts, k: int) -> Markup:
         cells.append(element("td", "none", data_v="0"))
     else:
         cells.append(element("td", percent(missing), data_v=key(missing.value)))
-    return element(
-        "tr", element("td", link, class_="text"), element("td", one.column.kind, class_="text"), cells, _commonest(one)
-    )
+    return element("tr", element("td", link, class_="text"), element("td", one.column.kind, class_="text"), cells, _commonest(one))
 
 
 def _number_cell(one: ColumnFacts, name: str) -> Markup:
@@ -267,9 +263,7 @@ def _short_number(number: float, digits: int = 2) -> str:
 def _pair_list(facts: ReleaseFacts) -> Markup:
     heads = [("column", "text"), ("and column", "text"), ("measure", "text"), ("value", ""), ("error", ""),
              ("95 % from", ""), ("to", ""), ("p-value", "")]  # fmt: skip
-    ordered = sorted(
-        facts.pairs, key=lambda p: (not p.distinguished, -abs(p.value) if math.isfinite(p.value) else math.inf)
-    )
+    ordered = sorted(facts.pairs, key=lambda p: (not p.distinguished, -abs(p.value) if math.isfinite(p.value) else math.inf))
     rows = []
     for pair in ordered:
         numbers = (pair.value, pair.standard_error, *pair.interval)
@@ -289,9 +283,7 @@ def _pair_list(facts: ReleaseFacts) -> Markup:
 def _cite(facts: ReleaseFacts) -> list[object]:
     asked = f"kmeanalyst expect FILE.kme COLUMN{' --allow-rehearsal' if facts.release.is_rehearsal else ''}"
     parts: list[object] = [
-        element(
-            "p", "The package kmeanalyst answers other questions from the file, with errors; its --help lists them:"
-        ),
+        element("p", "The package kmeanalyst answers other questions from the file, with errors; its --help lists them:"),
         element("pre", element("code", asked)),
         element("p", "This release:"),
         element("pre", element("code", citation(facts))),
@@ -303,10 +295,7 @@ def _cite(facts: ReleaseFacts) -> list[object]:
         )
         parts.append(element("p", text))
     if cited := papers(facts):
-        parts += [
-            element("p", "The methods:"),
-            element("ul", [element("li", paper) for paper in cited], class_="plain"),
-        ]
+        parts += [element("p", "The methods:"), element("ul", [element("li", paper) for paper in cited], class_="plain")]
     statement = facts.release.statement
     versions = [] if statement is None else list(statement.versions.items())[:12]
     if versions:

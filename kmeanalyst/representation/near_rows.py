@@ -25,9 +25,7 @@ _COPIES = 5  # rows of a blurred cloud
 _BESIDE_ATOM = 0.002  # in ranges of the column: a fitted cell this near to an atom is moved onto it
 
 
-def clouds_around(
-    domain: Domain, points: Array, probabilities: Array, rng: np.random.Generator
-) -> tuple[Array, csr_array, Array]:
+def clouds_around(domain: Domain, points: Array, probabilities: Array, rng: np.random.Generator) -> tuple[Array, csr_array, Array]:
     """Rows (n, d) encoded; clouds (m, n) of them, each a mean over some; and the mass (m,) of each before anything is measured."""
     singles, mass = _singles(domain, points, probabilities, rng)
     rows, size = [singles], len(singles)

@@ -54,9 +54,7 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
              features than margins.
     """
     if wanted.view not in VIEWS:
-        raise ValueError(
-            f"weights must be {', '.join(VIEWS[:-1])} or {VIEWS[-1]}, got {wanted.view!r}. Name one of these."
-        )
+        raise ValueError(f"weights must be {', '.join(VIEWS[:-1])} or {VIEWS[-1]}, got {wanted.view!r}. Name one of these.")
     rng, report = np.random.default_rng(wanted.rng), progress or silent
     wanted = replace(wanted, rng=rng)  # one stream for all steps
     features, M = measurement.feature_map, wanted.n_points
@@ -81,9 +79,7 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
     return place_points(estimate, measurement, domain, wanted, between(0.8, 1.0, report))
 
 
-def place_points(
-    estimate: Denoised, measurement: Measurement, domain: Domain, wanted: Wanted, report: Progress = silent
-) -> Points:
+def place_points(estimate: Denoised, measurement: Measurement, domain: Domain, wanted: Wanted, report: Progress = silent) -> Points:
     rng, view, bound = np.random.default_rng(wanted.rng), wanted.view, wanted.bound
     start = _starting_points(estimate, wanted.public, wanted.n_points, rng)
     if wanted.float32:
@@ -117,9 +113,7 @@ def _evenness(estimate: Denoised, n_points: int) -> float:
     return (_TOLERATED * estimate.posterior_sd) ** 2 * n_points
 
 
-def weights_towards(
-    estimate: Denoised, view: str, points: Array, measurement: Measurement, bound: float | None
-) -> Array:
+def weights_towards(estimate: Denoised, view: str, points: Array, measurement: Measurement, bound: float | None) -> Array:
     """Weights (M,) on encoded points whose mean feature is near the estimate, as even as possible.
 
     view   "uniform", "probability", "bounded" (Σ|w| ≤ bound, 1 by default) or "signed" (2 by default).

@@ -52,9 +52,7 @@ def _misfit_of_postgresql(declared: Any, column: Column | None) -> tuple[str, st
         return "it is money, which arrives as a whole number of cents", "Cast the column to numeric, e.g. in a view"
     if name == b"oid":
         return "it is oid, whose larger numbers arrive as negative ones", "Cast the column to bigint, e.g. in a view"
-    if name == b"bpchar" and _has_levels_of_other_lengths(
-        column, length := int(facts.get(b"POSTGRESQL:typmod", 0)) - 4
-    ):
+    if name == b"bpchar" and _has_levels_of_other_lengths(column, length := int(facts.get(b"POSTGRESQL:typmod", 0)) - 4):
         return (
             f"it is char({length}), whose cells are padded with blanks to that length, and a level has another",
             "Cast the column to text, which drops the blanks, e.g. in a view",
@@ -87,10 +85,7 @@ def _misfit(kind: Any, extension: str, column: Column | None) -> tuple[str, str]
         if not is_number and column.kind != "boolean":
             return f"in single precision 0.1 is 0.10000000149, which no {column.kind} cell equals", _TO_TEXT
     elif (types.is_date(kind) or types.is_timestamp(kind)) and (is_number or column.kind == "boolean"):
-        return (
-            f"a day is no {column.kind} cell, and each would become the default",
-            "Declare a date, or cast the column",
-        )
+        return (f"a day is no {column.kind} cell, and each would become the default", "Declare a date, or cast the column")
     elif types.is_boolean(kind) and column.is_number:
         return f"true and false are no {column.kind} cells, and each would become the default", "Declare a boolean"
     return _NO_PROBLEM

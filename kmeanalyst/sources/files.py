@@ -45,9 +45,7 @@ def files_of(source: str | Path) -> list[File]:
     try:
         return list(_local_files(path))
     except OSError as error:
-        raise SourceError(
-            f"{shown(source)} could not be read: {error.strerror}. Make it readable, or name another file."
-        ) from None
+        raise SourceError(f"{shown(source)} could not be read: {error.strerror}. Make it readable, or name another file.") from None
 
 
 def _local_files(path: Path) -> list[Path]:

@@ -62,9 +62,7 @@ class PostgresTable(DatabaseTable):
                     "case included, and name the schema (schema.table)."
                 )
             if not found[0][1]:
-                raise SourceError(
-                    f"this user may not read {relation:.200}. Grant it select, or connect as another user."
-                )
+                raise SourceError(f"this user may not read {relation:.200}. Grant it select, or connect as another user.")
             return cls(_with_types(transaction, relation), server, relation)
         except SourceError:
             raise

@@ -48,9 +48,7 @@ class StoreFile:
 
         cache   "none" for a reader that asks for long ranges only.
         """
-        return _asked(
-            self.url, lambda: _store(self.source)[0].open(self.path, mode, block_size=_BLOCK, cache_type=cache)
-        )
+        return _asked(self.url, lambda: _store(self.source)[0].open(self.path, mode, block_size=_BLOCK, cache_type=cache))
 
     def size(self) -> int:
         """Bytes; SourceError if the store does not say."""
@@ -81,9 +79,7 @@ def _listed(url: str, is_table: Callable[[str], bool]) -> list[StoreFile]:
     if any(sign in path for sign in "*?["):
         names = [name for name, facts in store.glob(path, detail=True).items() if facts["type"] == "file"]
     elif store.info(path)["type"] == "directory":
-        names = [
-            each["name"] for each in store.ls(path, detail=True) if each["type"] == "file" and is_table(each["name"])
-        ]
+        names = [each["name"] for each in store.ls(path, detail=True) if each["type"] == "file" and is_table(each["name"])]
     else:
         names = [path]
     if not names:

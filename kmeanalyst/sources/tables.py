@@ -84,10 +84,7 @@ class Table:
         """All rows as a DataFrame; CSV cells stay text, so that the domain reads them."""
         if domain is not None:
             self.check_types(domain)
-        frames = [
-            _frame_of_batches(part, self.name) if isinstance(part, ArrowSource) else _whole_csv(part)
-            for part in self.parts
-        ]
+        frames = [_frame_of_batches(part, self.name) if isinstance(part, ArrowSource) else _whole_csv(part) for part in self.parts]
         _check_rows(self.name, sum(map(len, frames)))
         return frames[0] if len(frames) == 1 else pd.concat(filter(len, frames), join="inner", ignore_index=True)
 
@@ -214,9 +211,7 @@ def _as_domain_errors(name: str) -> Iterator[None]:
     except SourceError as error:
         raise DomainError(str(error)) from None
     except pd.errors.EmptyDataError:
-        raise DomainError(
-            f"{name} is empty: it has no header line. Name a table whose first line names its columns."
-        ) from None
+        raise DomainError(f"{name} is empty: it has no header line. Name a table whose first line names its columns.") from None
     except UnicodeDecodeError:
         why = "a cell that is not text has no value of its column"
         raise DomainError(f"{name} is not UTF-8 text: {why}. Write it as UTF-8, the private table too.") from None

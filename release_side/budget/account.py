@@ -8,15 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE
-from release_side.budget.composition import (
-    Spend,
-    check_text,
-    fits,
-    holds_if_adaptive,
-    largest_epsilon_left,
-    rounded,
-    total_epsilon,
-)
+from release_side.budget.composition import Spend, check_text, fits, holds_if_adaptive, largest_epsilon_left, rounded, total_epsilon
 from release_side.budget.ledger_file import BUDGET, LEDGER, OUTPUT, RELEASE, Entry
 from release_side.door.mechanism import check_budget
 from release_side.errors import PublishError
@@ -116,9 +108,7 @@ class TableAccount:
         """The largest ε of one more release at the budget's δ; None without a budget."""
         if self.epsilon is None or self.delta is None:
             return None
-        return largest_epsilon_left(
-            self.spends, self.epsilon, self.delta, mechanism=self.mechanism_left, delta=self.delta
-        )
+        return largest_epsilon_left(self.spends, self.epsilon, self.delta, mechanism=self.mechanism_left, delta=self.delta)
 
     def admits(self, spend: Spend) -> bool:
         """Whether one more release keeps the budget."""

@@ -181,8 +181,7 @@ class Ledger:
                 problems.append(str(error))
         known = {entry.digest for entry in entries}
         problems += [
-            f"no entry has the digest {head}: entries were cut off at the end, the chain was recomputed, or it is of another "
-            "ledger"
+            f"no entry has the digest {head}: entries were cut off at the end, the chain was recomputed, or it is of another ledger"
             for head in heads
             if head not in known
         ]

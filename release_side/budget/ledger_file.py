@@ -102,9 +102,7 @@ def first_fault(entries: Sequence[Entry]) -> str | None:
 
 def _has_its_digest(entry: Entry) -> bool:
     try:
-        return bool(
-            entry.digest == digest_of(entry.number, entry.time, entry.kind, entry.facts, entry.salt, entry.previous)
-        )
+        return bool(entry.digest == digest_of(entry.number, entry.time, entry.kind, entry.facts, entry.salt, entry.previous))
     except ValueError:
         return False
 

@@ -39,9 +39,7 @@ class LedgerWarning(UserWarning):
     """
 
 
-def spending_of(
-    account: Account, mechanism: Any, size: PopulationSize, method: str, output: str | Path | None
-) -> Spending:
+def spending_of(account: Account, mechanism: Any, size: PopulationSize, method: str, output: str | Path | None) -> Spending:
     """What the publication will spend; PublishError if it is weak, or does not fit the budget."""
     if account.rehearsal is not None:
         return Spending(None, "", None, output)
@@ -52,9 +50,7 @@ def spending_of(
         neighbouring=size.neighbouring, unit=size.unit,
     )  # fmt: skip
     if not account.weak and (reason := weakness(guarantee, size)):
-        raise PublishError(
-            f"{reason}. Nothing was spent. Choose less, or, if that is meant, pass --weak (in Python weak=True)."
-        )
+        raise PublishError(f"{reason}. Nothing was spent. Choose less, or, if that is meant, pass --weak (in Python weak=True).")
     ledger = None if account.ledger is None else Ledger(account.ledger)
     if ledger is not None:
         if warning := ledger.check(account.table or "", spend):

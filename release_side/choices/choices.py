@@ -30,9 +30,7 @@ def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
 def check_whole(name: str, value: object, least: int) -> None:
     """PublishError unless the value is a whole number of at least `least`, or None for the default."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-        raise PublishError(
-            f"{name} must be a whole number of at least {least}, got {value!r}. Leave it out for the default."
-        )
+        raise PublishError(f"{name} must be a whole number of at least {least}, got {value!r}. Leave it out for the default.")
 
 
 def chosen(kind: type[T], options: Mapping[str, Any]) -> T:
@@ -64,9 +62,7 @@ class Choices:
     """
 
     public_points: Any = _option(None, "Rows that are already public: points to use or start from.", type="path")
-    points: int | None = _option(
-        None, "Number of points of the release; the method has a default.", type=int, metavar="M"
-    )
+    points: int | None = _option(None, "Number of points of the release; the method has a default.", type=int, metavar="M")
     features: int | None = _option(
         None,
         "Number of feature coordinates that are measured (even), 4000 by default; with a generator those of the random "
@@ -109,9 +105,7 @@ class Choices:
     )
     float32: bool = _option(False, "Round real columns of the points to single precision.")
     noise: str = _option("gaussian", "The distribution of the noise; laplace goes with --delta 0.", choices=NOISES)
-    calibration: str | None = _option(
-        None, "Of Gaussian noise; analytic, the least noise, by default.", choices=CALIBRATIONS
-    )
+    calibration: str | None = _option(None, "Of Gaussian noise; analytic, the least noise, by default.", choices=CALIBRATIONS)
 
     least_points = 2
 
@@ -133,13 +127,9 @@ class Choices:
 
     def _check_bound(self) -> None:
         if self.weights not in ("bounded", "signed"):
-            raise PublishError(
-                f"bound goes with bounded or signed weights: {self.weights} weights have none. Leave it out."
-            )
+            raise PublishError(f"bound goes with bounded or signed weights: {self.weights} weights have none. Leave it out.")
         if not (isinstance(self.bound, int | float) and 0 < self.bound < math.inf):
-            raise PublishError(
-                f"bound must be a positive finite number, got {self.bound!r}: it limits Σ|w|. Pass e.g. 1.0."
-            )
+            raise PublishError(f"bound must be a positive finite number, got {self.bound!r}: it limits Σ|w|. Pass e.g. 1.0.")
 
     def refuse_family(self, method: str) -> None:
         """PublishError for a family of features, for a method that has features of its own."""
@@ -160,14 +150,10 @@ class FunctionChoices:
         choices=("density", "kde", "ridge", "logistic", "svm"), required=True,
     )  # fmt: skip
     target: str | None = _option(None, "The column that ridge, logistic and svm predict.", metavar="COLUMN")
-    regularisation: float | None = _option(
-        None, "λ of mean loss + λ‖f‖²; by default from N.", type=float, metavar="LAMBDA"
-    )
+    regularisation: float | None = _option(None, "λ of mean loss + λ‖f‖²; by default from N.", type=float, metavar="LAMBDA")
     kernel: Any = _option(None, 'As in publish, e.g. "gaussian:lengthscale=0.5".', metavar="SPEC")
     pivots: Any = _option(None, "Public points at which the function is measured.", type="path", metavar="FILE")
-    grid: int | None = _option(
-        None, "Measure it on a grid with this many values of each number.", type=int, metavar="SIZE"
-    )
+    grid: int | None = _option(None, "Measure it on a grid with this many values of each number.", type=int, metavar="SIZE")
     calibration: str | None = _option(None, "Analytic, the least noise, by default.", choices=CALIBRATIONS)
 
     def __post_init__(self) -> None:
@@ -194,13 +180,9 @@ class Account:
     def check(self) -> None:
         """PublishError for options that contradict each other."""
         if (self.ledger is None) != (self.table is None):
-            raise PublishError(
-                "ledger and table go together: a ledger counts by names of tables. Pass both, or neither."
-            )
+            raise PublishError("ledger and table go together: a ledger counts by names of tables. Pass both, or neither.")
         if self.ledger is not None and self.rehearsal is not None:
-            raise PublishError(
-                "a rehearsal is not private, so a ledger has nothing to count. Leave out one of the two."
-            )
+            raise PublishError("a rehearsal is not private, so a ledger has nothing to count. Leave out one of the two.")
         if self.ledger is not None and self.uncounted:
             raise PublishError(
                 "ledger and uncounted contradict each other: a release is counted in the ledger, or it is not counted. Leave "
@@ -219,9 +201,7 @@ class Reading:
         "published.",
         metavar="COLUMN",
     )
-    workers: int | None = _option(
-        None, "Threads; by default one for each processor. Changes no bit.", type=int, metavar="N"
-    )
+    workers: int | None = _option(None, "Threads; by default one for each processor. Changes no bit.", type=int, metavar="N")
     executor: Any = None
 
     def check(self) -> None:

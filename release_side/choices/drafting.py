@@ -66,9 +66,7 @@ def draft_domain(
         raise DomainError(f"the sample has no column {unknown[0]!r} to leave out. Name one that is in its header.")
     frame = frame.drop(columns=list(without))
     if unknown := [name for name in missing_codes or {} if name not in frame.columns]:
-        raise DomainError(
-            f"the sample has no column {unknown[0]!r} with codes for missing cells. Name one that is in its header."
-        )
+        raise DomainError(f"the sample has no column {unknown[0]!r} with codes for missing cells. Name one that is in its header.")
     draft = drafted_from(frame, strings=strings, collapse_rare=collapse_rare, missing_codes=missing_codes)
     draft = with_differences(draft, frame)
     files = public_files(sample) if isinstance(sample, str | Path) else []
@@ -193,19 +191,13 @@ def with_differences(draft: Draft, sample: pd.DataFrame) -> Draft:
         text, apart = f"{words.column(two)} - {words.column(one)}", (values[two] - values[one]).round(_DECIMALS)
         present = apart[np.isfinite(apart)]
         ((new, _),) = named_expressions([text]).items()
-        there = [
-            name
-            for name in _equal_to(apart, values)
-            if name not in used | {one, two} and not isinstance(columns[name], Date)
-        ]
+        there = [name for name in _equal_to(apart, values) if name not in used | {one, two} and not isinstance(columns[name], Date)]
         there = [name for name in there if _is_difference(sample, [columns[each] for each in (name, two, one)])][:1]
         if present.min() == present.max() or (new in columns and not there) or used & {one, two}:
             continue
         if there:
             name, kept = there[0], list(notes.get(there[0], ()))
-            why = (
-                f"it is {text} in every row of the sample, and is computed so. Remove the rule if other rows may differ"
-            )
+            why = f"it is {text} in every row of the sample, and is computed so. Remove the rule if other rows may differ"
             column = columns[name]
         else:
             name, kept = new, list[str]()

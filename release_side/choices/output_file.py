@@ -49,9 +49,7 @@ class Output:
                     "Name a new file."
                 )
         if private.would_read(path):
-            raise PublishError(
-                f"{self.path} would be read as a part of the private table the next time. Name a file elsewhere."
-            )
+            raise PublishError(f"{self.path} would be read as a part of the private table the next time. Name a file elsewhere.")
         self._check_older(path)
 
     def check_finished(self, partial: Path, ledger: str | Path | None) -> None:
@@ -143,8 +141,7 @@ def _check_writable(path: Path) -> None:
     """PublishError if writing fails: a trial file is written next to the output."""
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise PublishError(
-            f"the folder {path.absolute().parent} does not exist or is not writable, so {path} could not be written. "
-            "Make it first."
+            f"the folder {path.absolute().parent} does not exist or is not writable, so {path} could not be written. Make it first."
         )
     try:
         check_place(path)
@@ -199,6 +196,4 @@ def _check_replaceable(path: Path, what: str, *, force: bool) -> None:
         raise PublishError(f"{path} is read-only, so it is not replaced. Name a new file, or make this one writable.")
     folder = os.stat(path.absolute().parent)
     if os.name == "posix" and folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, status.st_uid, folder.st_uid):
-        raise PublishError(
-            f"{path} belongs to another user, in a folder where only owners may replace a file. Name a new file."
-        )
+        raise PublishError(f"{path} belongs to another user, in a folder where only owners may replace a file. Name a new file.")

@@ -80,9 +80,7 @@ def refuse_private_as_workload(private: PrivateTable, workload: str | Path) -> N
     """PublishError if the text of questions is a file of the private table: messages would show its lines."""
     with _comparable():
         if same := _which_is_private(private, workload):
-            raise PublishError(
-                f"the workload is the private table itself ({same}). Name a text file with a question on each line."
-            )
+            raise PublishError(f"the workload is the private table itself ({same}). Name a text file with a question on each line.")
 
 
 def samples_of(sample: Table) -> tuple[SampleDigest, ...]:

@@ -124,9 +124,7 @@ def _question(number: int, text: str, where: str | None, domain: Domain) -> Work
             raise ExpressionError(f"{what}. Write quantile(a, 0.5).")
         given = None if where is None else parse(where)
         if given is not None and given.check(domain) != "condition":
-            raise ExpressionError(
-                f"after | stands a condition, and {where} is a number. Compare it, as in {where} > 0."
-            )
+            raise ExpressionError(f"after | stands a condition, and {where} is a number. Compare it, as in {where} > 0.")
         every = [*expressions, *([given] if given else [])]
         names = {name for each in every for name in each.columns}
         if not names:
@@ -157,9 +155,7 @@ def _statistic(text: str) -> tuple[str, tuple[str, ...]]:
     numbers, usage = STATISTICS[name]
     if len(arguments) not in numbers:
         wanted = " or ".join(map(str, numbers))
-        raise ExpressionError(
-            f"{name} takes {wanted} argument{'s' * (max(numbers) > 1)}, got {len(arguments)}. Write {usage}."
-        )
+        raise ExpressionError(f"{name} takes {wanted} argument{'s' * (max(numbers) > 1)}, got {len(arguments)}. Write {usage}.")
     return name, tuple(arguments)
 
 

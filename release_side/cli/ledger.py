@@ -40,9 +40,7 @@ _LEDGER = argument("ledger_path", "LEDGER", "file")
     option("--delta", "δ that they may spend together; 0 for Laplace noise alone.", float),
     flag("--unlimited", "Count the table's releases and limit none, instead of a budget."), json_option,
 )  # fmt: skip
-def ledger_init(
-    ledger_path: str, table: str, epsilon: float | None, delta: float | None, unlimited: bool, as_json: bool
-) -> None:
+def ledger_init(ledger_path: str, table: str, epsilon: float | None, delta: float | None, unlimited: bool, as_json: bool) -> None:
     """Give a table its budget, once. A new LEDGER is made if there is none, and only its owner may read it.
 
     An --unlimited table may be given a budget later: earlier releases count.

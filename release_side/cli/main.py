@@ -129,9 +129,7 @@ def draft_domain_command(
             public_sample, this_sample_is_public=True, collapse_rare=collapse_rare, without=without, unit=unit,
             missing_codes=codes,
         )  # fmt: skip
-    head = (
-        "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
-    )
+    head = "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
     text = head + domain_toml(draft.domain, draft.notes)
     checks = sum(note.startswith("CHECK") for notes in draft.notes.values() for note in notes)
     _write_domain(text, output, f"{len(draft.domain)} columns, {checks} lines marked CHECK", as_json, {
@@ -179,9 +177,7 @@ class _ManyValues(click.Command):
     flag("--this-header-is-public", "Required with a table: you declare that its columns' names and types are public."),
     option("--output", "Where to write the domain; standard output by default.", "file"), json_option, cls=_ManyValues,
 )  # fmt: skip
-def new_domain_command(
-    from_columns: tuple[str, ...], this_header_is_public: bool, output: str | None, as_json: bool
-) -> None:
+def new_domain_command(from_columns: tuple[str, ...], this_header_is_public: bool, output: str | None, as_json: bool) -> None:
     """Write a domain file (columns, bounds, levels) to fill in, for a curator who has no public sample.
 
     What is not said on the command line stands in the file as a comment with an example; publish and plan name what is left to fill

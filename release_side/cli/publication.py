@@ -54,9 +54,7 @@ def options_of(choices: type, *, without: tuple[str, ...] = ()) -> list[Part]:
     return parts
 
 
-def opened_for_publishing(
-    private: str, from_table: str | None, domain_path: str, choices: Mapping[str, Any]
-) -> PrivateTable:
+def opened_for_publishing(private: str, from_table: str | None, domain_path: str, choices: Mapping[str, Any]) -> PrivateTable:
     """The private table, opened; notes the columns that are ignored.
 
     Errors   DomainError or PublishError; PublishError too unless a ledger counts the release, or the user said that none
@@ -88,9 +86,7 @@ def executor_of(choices: dict[str, Any]) -> AbstractContextManager[Any]:
 
     processes, cluster = choices.pop("processes"), choices.pop("cluster")
     if processes is not None and cluster is not None:
-        raise PublishError(
-            "--processes are of this machine, and --cluster is another. Nothing was spent. Name one of the two."
-        )
+        raise PublishError("--processes are of this machine, and --cluster is another. Nothing was spent. Name one of the two.")
     here = nullcontext(None if processes is None else Processes(processes))
     return here if cluster is None else connected(cluster)
 
@@ -106,9 +102,7 @@ def show_published(published: Any, choices: Mapping[str, Any], *, as_json: bool,
     show(as_json, text, {"output": choices["output"], **facts, "statement": published.statement.to_dict()})
 
 
-def commands_for_the_curator(
-    private: str, from_table: str | None, domain_path: str, choices: Mapping[str, Any]
-) -> Iterator[str]:
+def commands_for_the_curator(private: str, from_table: str | None, domain_path: str, choices: Mapping[str, Any]) -> Iterator[str]:
     """How to see how the table's cells were read, and to compare the release with it, for the curator alone."""
     table, output = [private, *(["--from", from_table] if from_table else [])], choices["output"]
     if not choices.get("unit"):
@@ -128,9 +122,7 @@ def _counted(ledger_path: str, table: str) -> str:
     account = Ledger(ledger_path).account(table)
     spent = f"has spent epsilon {rounded(account.total_epsilon, up=True)}"
     spent = f"{spent} of {account.epsilon:g}" if account.epsilon else f"is unlimited and {spent}"
-    return (
-        f"counted in {ledger_path} as a release of table {account.name}, which {spent} at delta {account.total_delta:g}"
-    )
+    return f"counted in {ledger_path} as a release of table {account.name}, which {spent} at delta {account.total_delta:g}"
 
 
 # ---------------------------------------------------------------------- the commands

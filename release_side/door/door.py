@@ -17,12 +17,7 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.progress import Progress
 from release_side.door.exact_sums import PrivateRows
-from release_side.door.exponential_mechanism import (
-    ExponentialMechanism,
-    MultisetSampler,
-    RehearsedExponential,
-    sample_database,
-)
+from release_side.door.exponential_mechanism import ExponentialMechanism, MultisetSampler, RehearsedExponential, sample_database
 from release_side.door.mechanism import Noise, RehearsalNoise
 from release_side.door.private_mean import private_mean
 from release_side.door.private_tables import TableRounds, count_tables

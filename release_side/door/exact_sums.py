@@ -91,9 +91,7 @@ def _partial_sums(private_rows: PrivateRows, sums: Sums, workers: int) -> Iterat
     return _sums_of_blocks(private_rows, sums, workers)
 
 
-def _sums_of_blocks(
-    pieces: Iterable[Array] | Iterable[UnitRows], sums: Sums, workers: int
-) -> Iterator[tuple[int, Array]]:
+def _sums_of_blocks(pieces: Iterable[Array] | Iterable[UnitRows], sums: Sums, workers: int) -> Iterator[tuple[int, Array]]:
     sum_of = sums.of_block()
     step = sums.step  # whole units
     blocks = (rows[start : start + step] for rows in pieces for start in range(0, len(rows), step))
@@ -117,9 +115,7 @@ def _sums_of_parts(parts: Parts, sums: Sums) -> Iterator[tuple[int, Array]]:
         yield found.n_rows, vector
 
 
-_NOT_A_SUM = (
-    "a worker's answer is not a partial sum. Nothing was spent. Install the same version of kmeanalyst on all workers."
-)
+_NOT_A_SUM = "a worker's answer is not a partial sum. Nothing was spent. Install the same version of kmeanalyst on all workers."
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -48,9 +48,7 @@ class ExponentialMechanism:
         check_budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", float(self.epsilon))
         if self.delta != 0:
-            raise PublishError(
-                f"the exponential mechanism is purely private, and delta is {self.delta!r}. Pass delta 0."
-            )
+            raise PublishError(f"the exponential mechanism is purely private, and delta is {self.delta!r}. Pass delta 0.")
 
     def multiplier(self) -> float:
         return 2 / self.epsilon
@@ -183,8 +181,7 @@ class MultisetSampler:
         own = int(c @ towards) * size**2
         blocks = (self.members[start : start + _BLOCK] for start in range(0, self.count, _BLOCK))
         squares = (
-            own - 2 * total * size * _totals(block, towards) + total**2 * _squared(block, A).astype(object)
-            for block in blocks
+            own - 2 * total * size * _totals(block, towards) + total**2 * _squared(block, A).astype(object) for block in blocks
         )
         return np.fromiter((math.isqrt(q) for block in squares for q in block), dtype=np.int64, count=self.count)
 

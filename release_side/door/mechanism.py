@@ -58,9 +58,7 @@ class Noise(ABC):
         known = statement.CALIBRATIONS[self.name]
         object.__setattr__(self, "calibration", self.calibration or known[0])
         if self.calibration not in known:
-            raise PublishError(
-                f"calibration must be one of {', '.join(known)}, got {self.calibration!r}. Name one of these."
-            )
+            raise PublishError(f"calibration must be one of {', '.join(known)}, got {self.calibration!r}. Name one of these.")
 
     @abstractmethod
     def multiplier(self) -> float:
@@ -261,9 +259,7 @@ def noise_for(
     if noise not in NOISES:
         raise PublishError(f"noise must be one of {', '.join(NOISES)}, got {noise!r}. Name one of these.")
     if noise == "laplace" and calibration not in (None, "analytic"):
-        raise PublishError(
-            f"calibration {calibration!r} is of Gaussian noise, and Laplace noise has one. Leave it out."
-        )
+        raise PublishError(f"calibration {calibration!r} is of Gaussian noise, and Laplace noise has one. Leave it out.")
     fresh = LaplaceNoise(epsilon, delta) if noise == "laplace" else GaussianNoise(epsilon, delta, calibration or "")
     return fresh if rehearsal is None else RehearsalNoise(fresh, rehearsal)
 
@@ -306,8 +302,6 @@ def check_int64_range(*, n_rows: int, dimension: int, grid: int) -> None:
     if n_rows < 1:
         raise PublishError("the table has no rows: nothing can be released. Name a table with at least one row.")
     if n_rows * grid > _LARGEST_SUM:
-        raise PublishError(
-            f"{n_rows} rows are more than exact 64-bit sums can hold ({_LARGEST_SUM // grid}). Release a part."
-        )
+        raise PublishError(f"{n_rows} rows are more than exact 64-bit sums can hold ({_LARGEST_SUM // grid}). Release a part.")
     if dimension > 10**6:
         raise PublishError(f"{dimension} features are more than the rounding argument covers (10^6). Pass fewer.")

@@ -57,9 +57,7 @@ def private_mean(
     if record_spend:
         record_spend()
     noisy_sum = mechanism.add_to(exact_sum, sensitivity=sensitivity)
-    return Measurement.from_sum(
-        noisy_sum, grid_scale=grid_scale, n_rows=n_rows, feature_map=feature_map, noise_law=mechanism.name
-    )
+    return Measurement.from_sum(noisy_sum, grid_scale=grid_scale, n_rows=n_rows, feature_map=feature_map, noise_law=mechanism.name)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -174,9 +172,7 @@ def integer_heights(feature_map: CellFeatures) -> Array:
     starts, z = feature_map.starts, whole_heights(feature_map)
     in_order = starts[0] == 0 and (np.diff(starts) >= 1).all()
     if not (in_order and (z >= 0).all() and (z <= GRID).all() and sum(int(a) ** 2 for a in z) <= GRID**2):
-        raise PublishError(
-            "the feature map's tables overlap or exceed its bound, so nothing is released. Correct the map."
-        )
+        raise PublishError("the feature map's tables overlap or exceed its bound, so nothing is released. Correct the map.")
     return z.astype(np.int64)
 
 

@@ -68,9 +68,7 @@ class TableRounds:
 
     def __post_init__(self) -> None:
         if is_pure(self.noise.name):
-            raise PublishError(
-                "rounds that depend on one another are for Gaussian noise. Choose it, or the kernel margins."
-            )
+            raise PublishError("rounds that depend on one another are for Gaussian noise. Choose it, or the kernel margins.")
         self.allowances = tuple(map(float, self.allowances))  # a numpy float32 would compare in single precision
         if not (self.allowances and all(0 < allowance < math.inf for allowance in self.allowances)):
             raise PublishError("each round needs a positive allowance, so nothing is released. Declare it.")
@@ -175,8 +173,7 @@ class TableRounds:
         allowance = self._allowance()
         if not moved <= allowance:
             raise PublishError(
-                f"a row can move this round by {moved:.6g}, and {allowance:.6g} was declared. Nothing is released. "
-                "Ask for less."
+                f"a row can move this round by {moved:.6g}, and {allowance:.6g} was declared. Nothing is released. Ask for less."
             )
         noise, counts = self._next()
         vector = exact(counts)

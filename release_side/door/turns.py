@@ -232,10 +232,7 @@ def _quarter_of_cosines() -> list[int]:
     found, cosine, sine = list[int](), one, 0
     for _ in range(_QUARTER + 1):
         found.append(cosine)
-        cosine, sine = (
-            cosine * step[0] - sine * step[1] >> _QUARTER_BITS,
-            sine * step[0] + cosine * step[1] >> _QUARTER_BITS,
-        )
+        cosine, sine = (cosine * step[0] - sine * step[1] >> _QUARTER_BITS, sine * step[0] + cosine * step[1] >> _QUARTER_BITS)
     return found
 
 

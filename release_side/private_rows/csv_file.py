@@ -53,9 +53,7 @@ class CsvFile(PrivateTable):
                 "Write it again with newlines."
             )
         if not first.strip():
-            raise PublishError(
-                f"{self.path} is empty: it has no header line. Name a table whose first line names its columns."
-            )
+            raise PublishError(f"{self.path} is empty: it has no header line. Name a table whose first line names its columns.")
         return _cells(first.removeprefix(b"\xef\xbb\xbf"))
 
     @property
@@ -128,9 +126,7 @@ def gunzipped(path: File, read: Callable[[], _T]) -> _T:
     try:
         return read()
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise PublishError(
-            f"{path} is cut off, damaged or no .gz file, so its rows cannot be read. Write it again."
-        ) from None
+        raise PublishError(f"{path} is cut off, damaged or no .gz file, so its rows cannot be read. Write it again.") from None
 
 
 def _cells(line: bytes) -> list[str]:

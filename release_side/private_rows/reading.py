@@ -69,8 +69,7 @@ def _name_left_folders() -> None:
         if process.isascii() and process.isdecimal() and not is_running(int(process)) and _is_own(left):
             with suppress(UserWarning):
                 warnings.warn(
-                    f"a publication that was killed left private rows in {one_line(str(left))}: delete that folder.",
-                    stacklevel=4,
+                    f"a publication that was killed left private rows in {one_line(str(left))}: delete that folder.", stacklevel=4
                 )
 
 
@@ -105,9 +104,7 @@ def _parts_of(table: PrivateTable, n_rows: int, executor: Executor) -> list[Priv
     return table.divided(min(max(n_rows // (_PARTS_OF_A_WORKER * executor.n_workers), _LEAST), _MOST))
 
 
-def _units_of(
-    parts: Sequence[PrivateTable], column: str, domain: Domain, executor: Executor, folder: str
-) -> tuple[Parts, int]:
+def _units_of(parts: Sequence[PrivateTable], column: str, domain: Domain, executor: Executor, folder: str) -> tuple[Parts, int]:
     """(buckets of encoded rows, of which each has all rows of its units; P, the number of units, which is public).
 
     Reads the table once, and stores no identifier.

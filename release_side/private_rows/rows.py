@@ -217,9 +217,7 @@ class Batches(PrivateTable):
         return [Batches(part) for part in guarded(lambda: self.source.divided(n_rows), BROKE_OFF)]
 
     def type_of(self, name: str) -> str:
-        return ", ".join(
-            f"{self.source.schema.field(i).type!s:.80}" for i in self.source.schema.get_all_field_indices(name)
-        )
+        return ", ".join(f"{self.source.schema.field(i).type!s:.80}" for i in self.source.schema.get_all_field_indices(name))
 
     def refusal(self, name: str, column: Column | None) -> str:
         return why_refused(self.source.schema.field(self.header.index(name)), column)

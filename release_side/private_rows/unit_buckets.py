@@ -112,14 +112,8 @@ class Settle:
         leaves = list(self._leaves(bucket, 1))
         return sum(map(self._count, leaves)), leaves
 
-    def _leaves(
-        self, bucket: list[unit_rows.Chunk] | Sequence[unit_rows.Chunk], level: int
-    ) -> Iterator[list[unit_rows.Chunk]]:
-        if (
-            level == _LEVELS
-            or not self._is_large(bucket)
-            or unit_rows.is_one_unit(bucket, unit_rows.record_of(self.width))
-        ):
+    def _leaves(self, bucket: list[unit_rows.Chunk] | Sequence[unit_rows.Chunk], level: int) -> Iterator[list[unit_rows.Chunk]]:
+        if level == _LEVELS or not self._is_large(bucket) or unit_rows.is_one_unit(bucket, unit_rows.record_of(self.width)):
             yield list(bucket)
             return
         spool = _Spool(self.folder, level, _MOST_BYTES)

@@ -121,9 +121,7 @@ def publish_function(
     door: dict[str, Any] = {"n_rows": size.count, "record_spend": spending.record, "progress": options.get("progress")}
     with file.reserved(), spending.note_budget_spent():
         if form.target is None:
-            measurement = private_mean(
-                rows.encoded(domain), basis, mechanism, workers=reading.workers or processors(), **door
-            )
+            measurement = private_mean(rows.encoded(domain), basis, mechanism, workers=reading.workers or processors(), **door)
             noisy = NoisyCoordinates(measurement.noisy_sum, measurement.noise_scale / form.unit(basis, size.count))
         else:
             index = domain.position(form.target.name)

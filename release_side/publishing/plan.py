@@ -138,9 +138,7 @@ def _simulate(
         measured = method.measure(SimulatedDoor(truths[name], mechanism, size), domain, size)
         begun = begun_with(method, measured, mechanism, domain, size)
         assert begun is not None  # what is drawn as a whole has no plan
-        release = begun.release(
-            lambda _, share: on_progress("simulating releases", (done + 0.8 * share) / len(mechanisms))
-        )
+        release = begun.release(lambda _, share: on_progress("simulating releases", (done + 0.8 * share) / len(mechanisms)))
         if lost := _lost_levels(release):
             _log.warning("ε = %g: %s", mechanism.epsilon, lost)
         file_bytes = _file_bytes(release)
@@ -179,9 +177,7 @@ def _lost_levels(release: Release) -> str | None:
 
 
 def _as_list(epsilon: float | Sequence[float]) -> list[float]:
-    several = (
-        list(epsilon) if isinstance(epsilon, Sequence | np.ndarray) and not isinstance(epsilon, str) else [epsilon]
-    )
+    several = list(epsilon) if isinstance(epsilon, Sequence | np.ndarray) and not isinstance(epsilon, str) else [epsilon]
     if not several:
         raise PublishError("epsilon must name at least one budget, got none. Pass e.g. 1.0, or [0.1, 1.0].")
     return several

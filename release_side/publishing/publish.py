@@ -125,11 +125,7 @@ def publish(
         with spending.note_budget_spent():
             begun = begun_with(chosen, measured, mechanism, domain, size, spending.head, is_like=like is not None)
             with kept_until_written(output, begun):
-                release = (
-                    begun.release(progress)
-                    if begun
-                    else _of_draw(chosen, measured, mechanism, domain, size, spending.head)
-                )
+                release = begun.release(progress) if begun else _of_draw(chosen, measured, mechanism, domain, size, spending.head)
                 spending.write(release.write)
     spending.published()
     return release
@@ -151,9 +147,7 @@ def _kernel_like(like: str | Path | Release, domain: Domain, rehearsal: int | No
             "is private. Name a published release."
         )
     if like.measurement is None or not isinstance(like.measurement.feature_map, MarginFeatures):
-        raise PublishError(
-            "the release to be like measured no tables of columns. Name one of adaptive margins, the default."
-        )
+        raise PublishError("the release to be like measured no tables of columns. Name one of adaptive margins, the default.")
     if like.domain.columns != domain.columns:
         raise PublishError(
             "the release to be like has other columns, bounds or levels than this domain, so its cells are not those of this "

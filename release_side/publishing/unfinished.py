@@ -117,9 +117,7 @@ def finish(
     written.check_finished(path, ledger)
     marker = marker_of(str(path).removesuffix(".partial"))
     if process := under_way(marker):
-        raise PublishError(
-            f"the publication that drew {path} is still under way, as process {process}. Wait for it, or end it."
-        )
+        raise PublishError(f"the publication that drew {path} is still under way, as process {process}. Wait for it, or end it.")
     try:
         begun, wanted = _read(path)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:

@@ -89,9 +89,7 @@ def _has_classes(column: Column) -> bool:
     return isinstance(column, Categorical) and 2 <= len(column.levels) <= _MOST_CLASSES
 
 
-def compare_models(
-    release: Release, target: str | None, sample: pd.DataFrame, progress: Progress = silent
-) -> ModelScores:
+def compare_models(release: Release, target: str | None, sample: pd.DataFrame, progress: Progress = silent) -> ModelScores:
     """Train on both and score on rows of the table (m, d), in natural units and of equal weight."""
     if target is None:
         return ModelScores(None, "", len(sample), ())

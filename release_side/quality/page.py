@@ -165,9 +165,7 @@ def column_picture(column: ColumnScore, name: str) -> Markup | None:
     height, left = len(kept) * ROW, len(column.cells) - len(kept)
     if left:
         parts.append(text_at(f"and {left} cells that differ less", 0, height + 14, "label"))
-    words = "; ".join(
-        f"{short(column.cells[k], 60)}: {percent(column.table[k])}, {percent(column.release[k])}" for k in kept
-    )
+    words = "; ".join(f"{short(column.cells[k], 60)}: {percent(column.table[k])}, {percent(column.release[k])}" for k in kept)
     return drawing(f"{short(column.name, 60)}: table and release", name, height + 18 * bool(left), words, parts)
 
 
@@ -221,9 +219,7 @@ def _models(quality: Quality) -> list[object]:
     heads = [
         ("estimator", "text"), ("trained on the release", ""), ("on the table", ""), ("deviation of folds", ""), ("difference", ""),
     ]  # fmt: skip
-    rows = [
-        _row([m.estimator], [m.release, m.table, m.table_deviation, m.release - m.table], ".3f") for m in models.models
-    ]
+    rows = [_row([m.estimator], [m.release, m.table, m.table_deviation, m.release - m.table], ".3f") for m in models.models]
     notes = [_soft(f"{model.estimator}: {model.note}") for model in models.models if model.note]
     return [element("p", words), table(heads, rows, "Scores on the table’s rows.", "plain"), notes]
 
@@ -252,10 +248,7 @@ def _cells(cells: Sequence[CellsRead] | None) -> list[object]:
         for own in cells
     ]  # fmt: skip
     rows_read = cells[0].rows if cells else 0
-    return [
-        element("p", words),
-        table(heads, rows, f"Cells of {rows_read:,} rows, the worst columns first.", "sortable"),
-    ]
+    return [element("p", words), table(heads, rows, f"Cells of {rows_read:,} rows, the worst columns first.", "sortable")]
 
 
 def _equal_rows(quality: Quality) -> Markup:

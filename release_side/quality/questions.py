@@ -200,9 +200,7 @@ class TableAnswers:
     decode    encoded rows → a frame of these columns, in natural units.
     """
 
-    def __init__(
-        self, questions: Sequence[WorkloadQuestion], columns: Domain, decode: Callable[[Array], pd.DataFrame]
-    ) -> None:
+    def __init__(self, questions: Sequence[WorkloadQuestion], columns: Domain, decode: Callable[[Array], pd.DataFrame]) -> None:
         self._columns, self._decode = columns, decode
         self._asked = [(asked, _Values() if asked.statistic == "quantile" else _Moments()) for asked in questions]
 

@@ -15,14 +15,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
-from release_side.quality.score_tables import (
-    ScoreTables,
-    group_scores,
-    k_marginal,
-    names_of_cells,
-    shares_of,
-    total_variations,
-)
+from release_side.quality.score_tables import ScoreTables, group_scores, k_marginal, names_of_cells, shares_of, total_variations
 
 _SEED = 27  # of the halves of the table: fixed and public
 

@@ -49,9 +49,7 @@ def population() -> ka.Release:
 
 def of_release(number: int, epsilon: float, options: argparse.Namespace, truths: list[float]) -> pd.DataFrame:
     table = draws_coverage.TABLES["adult"]()
-    release = publish(
-        table.draw(options.rows, 1000 + number), table.domain, epsilon=epsilon, delta=1e-6, uncounted=True, workers=1
-    )
+    release = publish(table.draw(options.rows, 1000 + number), table.domain, epsilon=epsilon, delta=1e-6, uncounted=True, workers=1)
     rng = np.random.default_rng([number, 77])
     differences, hold = [], []
     for statistic, truth in zip(STATISTICS, truths, strict=True):
@@ -74,9 +72,7 @@ def summary(found: pd.DataFrame) -> None:
     lines = []
     for low, high in [*pairwise(RANGES), (RANGES[0], RANGES[-1])]:
         used = (stated >= low) & ((stated < high) | (high == 1.0))
-        lines.append(
-            {"from": low, "to": high, "claims": used.sum(), "stated": stated[used].mean(), "holds": holds[used].mean()}
-        )
+        lines.append({"from": low, "to": high, "claims": used.sum(), "stated": stated[used].mean(), "holds": holds[used].mean()})
     show(lines)
     kept = {rule: found[found[rule]] for rule in ("bayes", "yekutieli")}
     by_release = {rule: 1 - some.groupby("release")["holds"].mean() for rule, some in kept.items()}

@@ -34,9 +34,7 @@ from release_side.publishing.publish import publish
 EACH = 6  # questions of a kind
 
 
-def event(
-    table: pd.DataFrame, numbers: list[str], rng: np.random.Generator, pool: list[str], k: int, least: float
-) -> str:
+def event(table: pd.DataFrame, numbers: list[str], rng: np.random.Generator, pool: list[str], k: int, least: float) -> str:
     """Columns beyond, or at, the values of a random row; codes are levels."""
     for _ in range(1000):
         row, parts, holds = table.iloc[rng.integers(len(table))], [], np.ones(len(table), dtype=bool)

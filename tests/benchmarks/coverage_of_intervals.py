@@ -149,9 +149,7 @@ def main() -> None:
         __doc__, releases=20, tables=TABLES, rows=(5000, 20_000, 100_000), epsilon=(0.1, 1.0, 5.0), kernel="table", workers=2,
         view=None,
     )  # fmt: skip
-    print(
-        f"{choice.releases} releases a setting; rms errors and widths in standard deviations of the question, medians"
-    )
+    print(f"{choice.releases} releases a setting; rms errors and widths in standard deviations of the question, medians")
     with ProcessPoolExecutor(choice.workers) as pool:
         for name, rows, epsilon in product(choice.tables, choice.rows, choice.epsilon):
             settings = [(name, epsilon, rows, i, choice.kernel, choice.view) for i in range(choice.releases)]

@@ -207,8 +207,7 @@ def summary(found: pd.DataFrame) -> None:
         own = found[found["rule"] == rule]
         parts = {kind: own[own["kind"] == kind] for kind in dict.fromkeys(found["kind"])} | {"all": own}
         cells = {
-            kind: f"{part['held'].mean():.3f} ({part['width'].median():.2f})" if len(part) else "-"
-            for kind, part in parts.items()
+            kind: f"{part['held'].mean():.3f} ({part['width'].median():.2f})" if len(part) else "-" for kind, part in parts.items()
         }
         shares = own.groupby("release")["held"].mean()
         lines.append({"rule": rule} | cells | {"s.e. of all": shares.std() / np.sqrt(len(shares))})
@@ -216,9 +215,7 @@ def summary(found: pd.DataFrame) -> None:
 
 
 def main() -> None:
-    options = command_line(
-        __doc__, table=TABLES, releases=40, rows=5000, epsilon=(1.0, 0.1), draws=20, replicates=100, first=0
-    )
+    options = command_line(__doc__, table=TABLES, releases=40, rows=5000, epsilon=(1.0, 0.1), draws=20, replicates=100, first=0)
     warnings.filterwarnings("ignore")
     for name, epsilon in product(options.table, options.epsilon):
         parts = []

@@ -124,9 +124,7 @@ def compare(dimension: int, most_points: int, draws: int) -> Curves:
     curves = Curves(dimension, published["epsilons"])
     rng = np.random.default_rng(0)
     worst, log_ratios = 0.0, []
-    print(
-        f"\nD = {dimension}: published / its weights here, then at our noise scale: raw / uniform / {' / '.join(VIEWS)}"
-    )
+    print(f"\nD = {dimension}: published / its weights here, then at our noise scale: raw / uniform / {' / '.join(VIEWS)}")
     for m in (m for m in NUMBERS if m <= most_points):
         i = published["Ns_public"].index(m)
         points = setting.rows[:m]
@@ -153,10 +151,7 @@ def compare(dimension: int, most_points: int, draws: int) -> Curves:
                 f"{np.median(replayed):.5f}",
                 curves.add("raw", epsilon, min(raw, key=np.median)),
                 curves.add("uniform", epsilon, setting.error(m, np.full(m, 1 / m))),
-                *(
-                    curves.add(view, epsilon, errors(setting, feature_map, m, analytic, view, draws, rng))
-                    for view in VIEWS
-                ),
+                *(curves.add(view, epsilon, errors(setting, feature_map, m, analytic, view, draws, rng)) for view in VIEWS),
             ]
             print(f"    ε {epsilon:<5}" + " / ".join(cells), flush=True)
     print(f"projection: worst relative difference {worst:.4f} where it exceeds 1e-4")

@@ -77,9 +77,7 @@ def simulated() -> Table:
     grade = np.select([school == "degree", school == "high", school == "basic"], [1.0, 0.5, 0.0], -0.4)
     hours = np.clip(rng.normal(38, 9, n) - 4 * (sex == "F") + 2 * grade, 1, 80)
     wage = np.clip(np.exp(2.2 + 0.5 * grade + 0.01 * (age - 40) + 0.004 * hours + rng.normal(0, 0.5, n)), 1, 300)
-    rich = rng.random(n) < 1 / (
-        1 + np.exp(3 - 0.03 * age - 0.9 * grade - 0.5 * (sex == "M") - 0.3 * grade * (sex == "M"))
-    )
+    rich = rng.random(n) < 1 / (1 + np.exp(3 - 0.03 * age - 0.9 * grade - 0.5 * (sex == "M") - 0.3 * grade * (sex == "M")))
     visits = np.minimum(rng.poisson(np.exp(-0.5 + 0.02 * age + 0.2 * (sex == "F"))), 30)
     frame = pd.DataFrame({
         "age": age, "sex": sex, "school": school, "hours": hours.round(1), "wage": wage.round(2),
@@ -257,9 +255,7 @@ def repeated(name: str, epsilon: float, seed: int, options: dict[str, Any]) -> l
     """One release: each model on it, on rows resampled from it, and on its table."""
     table = table_of(name)
     drawn = table.population.sample(table.rows, replace=True, random_state=seed).reset_index(drop=True)
-    release = publish(
-        drawn.astype(str), table.domain, epsilon=epsilon, delta=DELTA, rehearsal=seed, uncounted=True, **options
-    )
+    release = publish(drawn.astype(str), table.domain, epsilon=epsilon, delta=DELTA, rehearsal=seed, uncounted=True, **options)
     synthetic = release.resample(table.rows, rng=seed)
     found = []
     for i, model in enumerate(table.models):
@@ -336,9 +332,7 @@ def draw(lines: list[dict[str, Any]], output: str) -> None:
 
 
 def main() -> None:
-    choice = command_line(
-        __doc__, tables=tuple(TABLES)[:4], releases=20, epsilon=(1.0, 0.1), kernel="default", figure=None
-    )
+    choice = command_line(__doc__, tables=tuple(TABLES)[:4], releases=20, epsilon=(1.0, 0.1), kernel="default", figure=None)
     warnings.simplefilter("ignore")
     lines: list[dict[str, Any]] = []
     for name in filter(has_files, choice.tables):

@@ -88,9 +88,7 @@ def measured(kind: str, n_rows: int, epsilon: float, draws: int) -> tuple[dict[s
     """The numbers of one kind, and what its picture needs."""
     make, domain, target = CASES[kind]
     table, others = make(n_rows, np.random.default_rng(1)), make(5000, np.random.default_rng(2))
-    released = [
-        publish_function(table, domain, kind=kind, target=target, epsilon=epsilon, delta=DELTA) for _ in range(draws)
-    ]
+    released = [publish_function(table, domain, kind=kind, target=target, epsilon=epsilon, delta=DELTA) for _ in range(draws)]
     first = released[0]
     grid = fine_grid(first.domain)
     truth, answers = exact(first, table, grid), [each.evaluate(grid) for each in released]
@@ -114,9 +112,7 @@ def draw_density(path: Path, picture: Picture, epsilon: float, n_rows: int) -> N
     axes, figure = _axes((6.4, 3.8))
     _, grid, truth, answer = picture
     x, value, error = (each.to_numpy() for each in (grid["x"], answer["value"], answer["standard_error"]))
-    axes.fill_between(
-        x, value - 1.96 * error, value + 1.96 * error, color="C0", alpha=0.2, label="± 1.96 s.e. of noise"
-    )
+    axes.fill_between(x, value - 1.96 * error, value + 1.96 * error, color="C0", alpha=0.2, label="± 1.96 s.e. of noise")
     axes.plot(x, value, "C0", label=f"released, ε = {epsilon:g}, δ = {DELTA:g}")
     axes.plot(x, truth, "k--", label="not private")
     axes.plot(x, population_density(x), "k:", lw=1, label="population")

@@ -70,9 +70,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def margins_apart(
-    domain: Any, rows: pd.DataFrame, others: pd.DataFrame, group: int | None = None
-) -> tuple[float, float]:
+def margins_apart(domain: Any, rows: pd.DataFrame, others: pd.DataFrame, group: int | None = None) -> tuple[float, float]:
     """Mean total variation between tables of one column and of two, these within the groups of a column if it is given."""
     from release_side.quality.score_tables import ScoreTables, shares_of, total_variations
 

@@ -32,10 +32,7 @@ ZIPS = ("02116", "02139", "94110", "10001", "60614", "00501")
 def visits(patients: int, seed: int, start: int) -> pd.DataFrame:
     """One row for each visit, as its hospital would write it."""
     rng = np.random.default_rng(seed)
-    age0, sex = (
-        np.clip(rng.gamma(5, 11, patients), 0, 101).astype(int),
-        rng.choice(["F", "M"], patients, p=[0.54, 0.46]),
-    )
+    age0, sex = (np.clip(rng.gamma(5, 11, patients), 0, 101).astype(int), rng.choice(["F", "M"], patients, p=[0.54, 0.46]))
     homes = rng.choice(ZIPS, patients, p=[0.3, 0.2, 0.2, 0.15, 0.1, 0.05])
     who = np.repeat(np.arange(patients), rng.geometric(0.45, patients).clip(1, 9))
     n, age = len(who), age0[who]
@@ -85,16 +82,11 @@ def asked(release: Any) -> dict[tuple[str, str], Any]:
     for name in ("age", "stay", "cost", "bmi", "pain"):
         found["mean", name] = release.mean(name, where=present.get(name))
     found |= {("std", name): release.std(name) for name in ("age", "cost", "stay")}
-    found |= {
-        ("quantile", f"{name} {q}"): release.quantile(name, q)
-        for name, q in (("age", 0.5), ("stay", 0.9), ("cost", 0.5))
-    }
+    found |= {("quantile", f"{name} {q}"): release.quantile(name, q) for name, q in (("age", 0.5), ("stay", 0.9), ("cost", 0.5))}
     for name, where in (("age", "icd == 'I25.10'"), ("stay", "age > 65"), ("cost", "ward == 'Emergency'")):
         found["group mean", f"{name} | {where}"] = release.mean(name, where=where)
     for name, one, other in (("stay", "sex == 'M'", "sex == 'F'"), ("cost", "smoker", "not smoker")):
-        found["difference", f"{name}: {one} - {other}"] = release.mean(name, where=one) - release.mean(
-            name, where=other
-        )
+        found["difference", f"{name}: {one} - {other}"] = release.mean(name, where=one) - release.mean(name, where=other)
     for text, where in (("died", "age > 80"), ("stay > 7", "icd == 'A41.9'")):
         found["conditional", f"{text} | {where}"] = release.probability(text, where=where)
     for one, other in (("age", "stay"), ("stay", "cost")):
@@ -117,13 +109,9 @@ def main() -> None:
         draft = release_side.draft_domain(
             public, this_sample_is_public=True, without=["patient_id", "notes"], missing_codes={"bmi": [-9], "pain": [999]},
         )  # fmt: skip
-        checks = [
-            f"{name}: {note}" for name, notes in draft.notes.items() for note in notes if note.startswith("CHECK")
-        ]
+        checks = [f"{name}: {note}" for name, notes in draft.notes.items() for note in notes if note.startswith("CHECK")]
         print(f"{len(checks)} lines marked CHECK:", *(check[:100] for check in checks), sep="\n  ")
-        release = release_side.publish(
-            private, draft.domain, epsilon=given.epsilon, delta=1e-6, unit="patient_id", uncounted=True
-        )
+        release = release_side.publish(private, draft.domain, epsilon=given.epsilon, delta=1e-6, unit="patient_id", uncounted=True)
         print(f"from the CSV to a release: {time.perf_counter() - started:.0f} s")
         rows = draft.domain.decode(draft.domain.encode(table))
     weights = 1 / table.groupby("patient_id")["age"].transform("size").to_numpy()

@@ -58,10 +58,7 @@ QUADRATIC = (
     "GaussianProcess", "LabelPropagation", "LabelSpreading", "KernelRidge", "NuSVC", "NuSVR", "SVC", "SVR", "TheilSen",
     "RadiusNeighbors",
 )  # fmt: skip
-MORE = {
-    "LogisticRegression": {"max_iter": 1000},
-    "RadiusNeighborsClassifier": {"radius": 2.0, "outlier_label": "most_frequent"},
-}
+MORE = {"LogisticRegression": {"max_iter": 1000}, "RadiusNeighborsClassifier": {"radius": 2.0, "outlier_label": "most_frequent"}}
 
 
 def simulated(n: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -105,8 +102,7 @@ def models(epsilon: float, arguments: argparse.Namespace) -> Iterator[dict[str, 
     table, test = simulated(ROWS, rng), simulated(TEST_ROWS, rng)
     targets = {"classification": ["risk"], "regression": ["cost"]}.get(arguments.task or "", ["risk", "cost"])
     releases = {
-        target: [released(table, target, epsilon, arguments.settings) for _ in range(arguments.draws)]
-        for target in targets
+        target: [released(table, target, epsilon, arguments.settings) for _ in range(arguments.draws)] for target in targets
     }
     for name, estimator in estimators(arguments.only, arguments.task):
         target, few = "risk" if is_classifier(estimator) else "cost", FEW if name.startswith(QUADRATIC) else None
@@ -126,8 +122,7 @@ def released(table: pd.DataFrame, target: str, epsilon: float, wanted: Sequence[
         "target named": {"target": target}, "random features": {}, "signed": {"weights": "signed", "points": 3000},
     }  # fmt: skip
     return {
-        setting: publish(table[list(domain.names)], domain, epsilon=epsilon, delta=1e-6, **options[setting])
-        for setting in wanted
+        setting: publish(table[list(domain.names)], domain, epsilon=epsilon, delta=1e-6, **options[setting]) for setting in wanted
     }
 
 
@@ -177,10 +172,7 @@ def show_losses(lines: list[dict[str, Any]], settings: Sequence[str]) -> None:
 def adult(epsilons: list[float]) -> Iterator[dict[str, Any]]:
     """A line for each setting: ROC-AUC and average precision of each model on the real test rows, and their means."""
     table = synthesis.adult()
-    made = synthesis.MODELS | {
-        "GB": lambda: GradientBoostingClassifier(random_state=0),
-        "kNN": lambda: KNeighborsClassifier(20),
-    }
+    made = synthesis.MODELS | {"GB": lambda: GradientBoostingClassifier(random_state=0), "kNN": lambda: KNeighborsClassifier(20)}
     settings: dict[str, Any] = {"real rows": private_rows(table.train, table.domain)}
     for epsilon in epsilons:
         common = {"epsilon": epsilon, "delta": 1e-5}

@@ -60,9 +60,7 @@ def batches(domain: Domain, draw: Any, rows: int) -> Iterator[pa.Table]:
         cells: dict[str, Any] = {
             name: pd.to_numeric(frame[name]) if name in numbers else frame[name].astype(str) for name in domain.names
         }
-        yield pa.table(
-            {name: pa.array(part) for name, part in cells.items()} | {UNIT: rng.integers(0, rows // 3, GROUP)}
-        )
+        yield pa.table({name: pa.array(part) for name, part in cells.items()} | {UNIT: rng.integers(0, rows // 3, GROUP)})
 
 
 def write(folder: Path, domain: Domain, draw: Any, rows: int) -> None:
@@ -127,9 +125,7 @@ def database(folder: Path, sizes: list[int]) -> Iterator[bool]:
 
 
 def main() -> None:
-    choice = command_line(
-        __doc__, parts=("read", "units", "processes", "publish"), rows=(100_000, 1_000_000, 10_000_000)
-    )
+    choice = command_line(__doc__, parts=("read", "units", "processes", "publish"), rows=(100_000, 1_000_000, 10_000_000))
     domain, draw, _ = population("adult" if is_there(SHARED) else "simulated")
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as kept, ExitStack() as servers:

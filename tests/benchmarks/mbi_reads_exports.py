@@ -70,9 +70,7 @@ def main() -> None:
             model = estimation.MirrorDescent().estimate(domain, read, known_total=total, iters=3000)
             theirs = np.concatenate([np.asarray(model.project(pair).datavector()) for pair in tables]) / total
             apart = [abs(e.value - p) / e.standard_error for e, p in zip(answers, theirs, strict=True)]
-            found.append(
-                {"noise by cell": bool(np.ptp(noise)), "file": ending, "tables": len(read), "apart": max(apart)}
-            )
+            found.append({"noise by cell": bool(np.ptp(noise)), "file": ending, "tables": len(read), "apart": max(apart)})
     show(found)
 
 

@@ -50,11 +50,7 @@ OF_CENSUS = {
     "P(one)": ["hispanic", "race == 'b'", "voting"],
     "P(place)": ["geo == 's0c1'", "geo == 's1c2'", "geo == 's0c1b2'", "geo == 's1c0b3'"],
     "P(two), in a state": ["race == 'b' and geo == 's0'", "hispanic and geo == 's1'", ("voting", "geo == 's0'")],
-    "P(two), in a county": [
-        "race == 'b' and geo == 's1c1'",
-        ("hispanic", "geo == 's0c2'"),
-        ("voting", "geo == 's1c0'"),
-    ],
+    "P(two), in a county": ["race == 'b' and geo == 's1c1'", ("hispanic", "geo == 's0c2'"), ("voting", "geo == 's1c0'")],
     "P(two), in a block": ["hispanic and geo == 's1c0b3'", ("race == 'b'", "geo == 's0c1b2'")],
     "P(three), counted": ["hispanic and voting and geo == 's1c1'", ("race == 'b'", "hispanic and voting")],
     "not counted": ["race == 'b' and hispanic and geo == 's1c1'", ("race == 'b'", "voting and geo == 's0'")],

@@ -147,9 +147,7 @@ def compared(table: Table, epsilon: float, seed: int, options: dict[str, Any]) -
 
 def main() -> None:
     logging.disable()
-    arguments = command_line(
-        __doc__, tables=TABLES, epsilon=(0.1, 1.0, 10.0), draws=3, draws_at_tenth=10, kernel="adaptive"
-    )
+    arguments = command_line(__doc__, tables=TABLES, epsilon=(0.1, 1.0, 10.0), draws=3, draws_at_tenth=10, kernel="adaptive")
     options = {} if arguments.kernel == "default" else {"kernel": arguments.kernel}
     there = is_there(DATA) and is_there(synthesis.PROTOCOL)
     for name in (name for name in arguments.tables if there or name == "simulated"):

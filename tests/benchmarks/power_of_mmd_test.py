@@ -111,9 +111,7 @@ def tell_releases(kinds: Sequence[str], repetitions: int) -> None:
         for kind in kinds:
             (own, how), releases = options[kind], dict[str, list[ka.Release]]()
             for j, alter in enumerate(_ALTERED):
-                seeds = [
-                    np.random.default_rng([kinds.index(kind), j, i]) for i in range(repetitions // (3 if j else 1))
-                ]
+                seeds = [np.random.default_rng([kinds.index(kind), j, i]) for i in range(repetitions // (3 if j else 1))]
                 tables = [_ALTERED[alter](draw, rng)[list(own.names)] for rng in seeds]
                 releases[alter] = [
                     _published(rows, own, 1.0, rng, workers=1, **how) for rows, rng in zip(tables, seeds, strict=True)
@@ -152,19 +150,13 @@ _ALTERED: dict[str, Callable[[Draw, np.random.Generator], pd.DataFrame]] = {
 }  # fmt: skip
 
 
-def _published(
-    table: pd.DataFrame, domain: Domain, epsilon: float, rng: np.random.Generator, **options: Any
-) -> ka.Release:
-    return release_side.publish(
-        table, domain, epsilon=epsilon, delta=DELTA, rehearsal=int(rng.integers(2**62)), **options
-    )
+def _published(table: pd.DataFrame, domain: Domain, epsilon: float, rng: np.random.Generator, **options: Any) -> ka.Release:
+    return release_side.publish(table, domain, epsilon=epsilon, delta=DELTA, rehearsal=int(rng.integers(2**62)), **options)
 
 
 def main() -> None:
     """Print the rates, after every ten repetitions."""
-    choice = command_line(
-        __doc__, repetitions=40, shifts=(0.0, 0.06, 0.08, 0.3), adult=(), releases=(), epsilon=(1.0, 10.0)
-    )
+    choice = command_line(__doc__, repetitions=40, shifts=(0.0, 0.06, 0.08, 0.3), adult=(), releases=(), epsilon=(1.0, 10.0))
     if choice.adult:
         tell_older(choice.adult, choice.epsilon, choice.repetitions)
         return

@@ -64,9 +64,7 @@ def errors(frame: pd.DataFrame, encoded: Array, family: str, features: int, seed
     truth = feature_map.mean(encoded, np.full(len(encoded), 1 / len(encoded)))
     released = feature_map.mean(release.encoded_points, release.weights)
     few = encoded[:: max(1, len(encoded) // 5000)]
-    kernel = KernelMean(release.kernel, release.encoded_points, release.weights).distance(
-        KernelMean(release.kernel, few)
-    )
+    kernel = KernelMean(release.kernel, release.encoded_points, release.weights).distance(KernelMean(release.kernel, few))
     raw, kept = np.linalg.norm(measurement.vector - truth), np.linalg.norm(released - truth)
     return np.array([feature_map.dimension, raw, kept, kernel])
 
@@ -91,9 +89,7 @@ def break_even(epsilon: float) -> float:
 
 
 def main() -> None:
-    options = command_line(
-        __doc__, rows=20_000, epsilon=(0.1, 1.0, 10.0), features=(20, 80, 320, 1280), family=FAMILIES, seeds=2
-    )
+    options = command_line(__doc__, rows=20_000, epsilon=(0.1, 1.0, 10.0), features=(20, 80, 320, 1280), family=FAMILIES, seeds=2)
     logging.disable(logging.WARNING)
     for e in options.epsilon:
         print(f"ε = {e:g}: Laplace noise is no larger than Gaussian (δ = {DELTA:g}) up to F = {break_even(e):.1f}")

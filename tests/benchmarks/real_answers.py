@@ -194,10 +194,7 @@ def summarised(setting: Any, found: list[dict[str, Any]], truth: np.ndarray, err
     print(f"\n{setting[0]}, {setting[1]}, epsilon {setting[2]:g}, {len(found)} releases")
     show(table.to_dict("records"))
     kinds = np.array([one["kinds"] for one in found])
-    show(
-        {"kind": kind, "answers": (kinds == kind).sum(), "held": held[kinds == kind].mean()}
-        for kind in np.unique(kinds)
-    )
+    show({"kind": kind, "answers": (kinds == kind).sum(), "held": held[kinds == kind].mean()} for kind in np.unique(kinds))
     show([{
         "held": held.mean(), "worst": held.mean(axis=0).min(), "median price": np.nanmedian(price),
         "largest": np.nanmax(price), "median rmse": np.nanmedian(rmse),
@@ -207,9 +204,7 @@ def summarised(setting: Any, found: list[dict[str, Any]], truth: np.ndarray, err
 
 
 def main() -> None:
-    options = command_line(
-        __doc__, table="adult", releases=10, epsilon=(1.0, 0.1), kernels=KERNELS, workers=2, workload=None
-    )
+    options = command_line(__doc__, table="adult", releases=10, epsilon=(1.0, 0.1), kernels=KERNELS, workers=2, workload=None)
     table = TABLES[options.table]
     require(*(DATA / file for file in table.files))
     truth, error = table.sampling()

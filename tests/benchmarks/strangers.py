@@ -137,9 +137,7 @@ class Questions:
             for name in table
             if kinds[name] in ("Real", "Integer") and table[name].dtype.kind in "if" and table[name].nunique() > 5
         ]
-        self.levels = [
-            name for name in table if kinds[name] in ("Categorical", "Ordinal", "Boolean") and table[name].nunique() > 1
-        ]
+        self.levels = [name for name in table if kinds[name] in ("Categorical", "Ordinal", "Boolean") and table[name].nunique() > 1]
 
     def event(self, among: list[str]) -> tuple[str, str, Callable[[pd.DataFrame], pd.Series]]:
         """A column, a condition and where it holds: of probability .02 to .98."""
@@ -338,9 +336,7 @@ def answers(setting: tuple[str, float, int, str | None, str | None]) -> tuple[np
 
 def main() -> None:
     tables = tuple(name for name in TABLES if name not in FURTHER)
-    options = command_line(
-        __doc__, tables=tables, releases=10, epsilon=(1.0, 0.1, 10.0), workers=2, keep=None, kernel=None
-    )
+    options = command_line(__doc__, tables=tables, releases=10, epsilon=(1.0, 0.1, 10.0), workers=2, keep=None, kernel=None)
     options.tables = FURTHER if [*options.tables] == ["further"] else options.tables
     if options.keep:
         Path(options.keep).mkdir(exist_ok=True, parents=True)

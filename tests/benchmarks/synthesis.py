@@ -88,9 +88,7 @@ def adult() -> Table:
 
     def column(name: str) -> Column:
         if name not in bins:
-            return Categorical(
-                name=name, levels=tuple(sorted(levels[name], key=int if name == "education-num" else None))
-            )
+            return Categorical(name=name, levels=tuple(sorted(levels[name], key=int if name == "education-num" else None)))
         return Integer(
             name=name, lower=bins[name][0], upper=bins[name][-1] - 1, edges=tuple(bins[name][1:-1]),
             atoms=(0,) if name in ("capital-gain", "capital-loss") else (),
@@ -109,9 +107,7 @@ def cervical() -> Table:
     Bounds and edges are what a physician would write before seeing a row; a cell that the file has as "?" is missing,
     and a whole number loses its ".0", without which a truth value would not be read.
     """
-    frame = read_text("cervical/kag_risk_factors_cervical_cancer.csv.gz").replace(
-        {r"^\?$": "", r"\.0$": ""}, regex=True
-    )
+    frame = read_text("cervical/kag_risk_factors_cervical_cancer.csv.gz").replace({r"^\?$": "", r"\.0$": ""}, regex=True)
     asked: dict[str, Any] = {"missing": True}  # a question that patients may leave open
     since: dict[str, Any] = {"lower": 0, "upper": 30, "edges": (2, 4, 6, 10, 15), "missing": True}
     numbers: list[Number] = [
@@ -130,9 +126,7 @@ def cervical() -> Table:
     ]
     known = {number.name: number for number in numbers}
     answered = ("Dx:Cancer", "Dx:CIN", "Dx:HPV", "Dx", "Hinselmann", "Schiller", "Citology", "Biopsy")
-    domain = Domain(
-        tuple(known[name] if name in known else Boolean(name=name, missing=name not in answered) for name in frame)
-    )
+    domain = Domain(tuple(known[name] if name in known else Boolean(name=name, missing=name not in answered) for name in frame))
     train, test = train_test_split(frame, test_size=0.5, random_state=0, stratify=frame["Biopsy"])
     return Table(domain, train, test, "Biopsy")
 
@@ -160,9 +154,7 @@ def housing() -> Table:
         Boolean(name="high_value"),
     ))  # fmt: skip
     train, test = train_test_split(frame, test_size=0.2, random_state=0)
-    return Table(
-        domain, train, test, "high_value", logged=("total_rooms", "total_bedrooms", "population", "households")
-    )
+    return Table(domain, train, test, "high_value", logged=("total_rooms", "total_bedrooms", "population", "households"))
 
 
 TABLES: dict[str, Callable[[], Table]] = {"adult": adult, "cervical": cervical, "housing": housing}
@@ -239,9 +231,7 @@ def release_scores(table: Table, epsilon: float, draw: int, options: dict[str, A
 # ---------------------------------------------------------------------- the releases
 def line(label: str, found: Mapping[str, Any]) -> dict[str, Any]:
     """The figures there are, and those of each model."""
-    models = {
-        model: f"{found[f'roc {model}']:.3f}/{found[f'pr {model}']:.3f}" for model in MODELS if f"roc {model}" in found
-    }
+    models = {model: f"{found[f'roc {model}']:.3f}/{found[f'pr {model}']:.3f}" for model in MODELS if f"roc {model}" in found}
     return {"setting": label} | {title: found.get(key) for key, title in SUMMARY.items()} | models
 
 
@@ -276,9 +266,7 @@ def main() -> None:
             lines.append(line(f"ε = {epsilon:g}, {len(draws)} draws", pd.DataFrame(draws).mean()))
         if name == "adult":
             lines += anchor_lines(json.loads(PROTOCOL.read_text())["measured"], asked.epsilon)
-        print(
-            f"\n{name}: {len(table.train):,} training rows, {len(table.test):,} test rows, {len(table.domain)} columns"
-        )
+        print(f"\n{name}: {len(table.train):,} training rows, {len(table.test):,} test rows, {len(table.domain)} columns")
         show(lines)
 
 

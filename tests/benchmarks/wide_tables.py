@@ -94,9 +94,7 @@ class _Latent:
 
 def _named(columns: dict[str, Array], numbers: list[str], kind: Array) -> pd.DataFrame:
     """Columns of texts but for these numbers, and the class."""
-    texts = {
-        name: values if name in numbers else np.char.add("v", values.astype(str)) for name, values in columns.items()
-    }
+    texts = {name: values if name in numbers else np.char.add("v", values.astype(str)) for name, values in columns.items()}
     return pd.DataFrame(texts | {"class": np.char.add("c", kind.astype(str))})
 
 
@@ -126,16 +124,12 @@ def census(n: int, seed: int = 1) -> pd.DataFrame:
     columns["school"] = np.searchsorted(np.linspace(-1.8, 2.2, 16), school)
     columns["sex"] = latent.flag(0.48, z[:, 4] + 0.3 * rng.standard_normal(n))
     columns["weeks"] = np.where(at_work, np.where(rng.random(n) < 0.7, 52, rng.integers(1, 52, n)), 0)
-    columns["wage"] = np.where(
-        at_work & (rng.random(n) < 0.11), np.rint(np.exp(6.6 + 0.5 * rng.standard_normal(n))), 0
-    ).astype(int)
+    columns["wage"] = np.where(at_work & (rng.random(n) < 0.11), np.rint(np.exp(6.6 + 0.5 * rng.standard_normal(n))), 0).astype(int)
     rich = 0.9 * school + 0.5 * z[:, 5] + 0.02 * np.minimum(age, 60)
     columns["gains"] = latent.amounts(0.04, 3000, rich + 0.8 * rng.standard_normal(n))
     columns["losses"] = latent.amounts(0.02, 1500, rich + 1.2 * rng.standard_normal(n))
     columns["dividends"] = latent.amounts(0.11, 300, rich + 0.6 * rng.standard_normal(n))
-    columns["employers"] = np.where(
-        at_work, np.clip(np.rint(3 + 1.5 * z[:, 3] + rng.standard_normal(n)), 1, 6), 0
-    ).astype(int)
+    columns["employers"] = np.where(at_work, np.clip(np.rint(3 + 1.5 * z[:, 3] + rng.standard_normal(n)), 1, 6), 0).astype(int)
     married = latent.levels(7, 0.05 * age + 0.7 * z[:, 6] + 0.5 * rng.standard_normal(n), even=2.0)
     columns |= {"married": married, "household": 8 * (age < 18) + (married + latent.levels(3)) % 8}
     columns["household_short"] = rng.integers(0, 8, 40)[columns["household"]]
@@ -151,16 +145,8 @@ def census(n: int, seed: int = 1) -> pd.DataFrame:
     for k, count in enumerate((2, 3, 3, 5, 3, 6, 3, 8, 9, 3, 4, 3, 2, 10, 5)):
         along = works + 0.3 * rng.standard_normal(n) if k % 3 == 0 else None
         columns[f"answer_{k}"] = latent.levels(count, along, even=0.4)
-    pay = (
-        1.5 * school
-        + 1.0 * z[:, 5]
-        + 0.7 * columns["sex"]
-        + 1.3 * at_work * (columns["weeks"] > 45)
-        - 0.0016 * (age - 48) ** 2
-    )
-    pay = (
-        pay + 1.2 * (columns["dividends"] > 0) + 1.5 * (columns["gains"] > 3000) + 0.5 * school * (occupation % 5 == 0)
-    )
+    pay = 1.5 * school + 1.0 * z[:, 5] + 0.7 * columns["sex"] + 1.3 * at_work * (columns["weeks"] > 45) - 0.0016 * (age - 48) ** 2
+    pay = pay + 1.2 * (columns["dividends"] > 0) + 1.5 * (columns["gains"] > 3000) + 0.5 * school * (occupation % 5 == 0)
     pay = pay + 1.1 * rng.logistic(size=n)
     numbers = ["age", "weeks", "wage", "gains", "losses", "dividends", "employers"]
     return _named(columns, numbers, latent.flag(0.06, pay))
@@ -207,15 +193,11 @@ def awkward(n: int, seed: int = 4) -> pd.DataFrame:
     columns |= {f"flag_{k}": latent.flag(share) for k, share in enumerate((0.5, 0.3, 0.2, 0.1, 0.03, 0.01, 0.4, 0.002))}
     columns |= {f"few_{k}": latent.levels(3 + k) for k in range(10)}
     columns |= {f"number_{k}": np.round(latent.mixed() * 10**k, 2) for k in range(8)}
-    columns |= {
-        f"amount_{k}": latent.amounts(share, 500) for k, share in enumerate((0.9, 0.5, 0.2, 0.1, 0.05, 0.02, 0.6, 0.3))
-    }
+    columns |= {f"amount_{k}": latent.amounts(share, 500) for k, share in enumerate((0.9, 0.5, 0.2, 0.1, 0.05, 0.02, 0.6, 0.3))}
     columns |= {f"whole_{k}": np.rint(10 + 4 * latent.mixed()).astype(int) for k in range(4)}
     for k, name in enumerate([*list(columns)[2:6], *list(columns)[19:25]]):
         columns[f"again_{k}"] = np.where(rng.random(n) < 0.97, columns[name], rng.permutation(columns[name]))
-    score = (
-        latent.z[:, 0] + 0.8 * latent.z[:, 1] * (latent.z[:, 2] > 0) + 0.6 * latent.z[:, 3] + 0.5 * columns["flag_0"]
-    )
+    score = latent.z[:, 0] + 0.8 * latent.z[:, 1] * (latent.z[:, 2] > 0) + 0.6 * latent.z[:, 3] + 0.5 * columns["flag_0"]
     numbers = [name for name in columns if name.startswith(("number", "amount", "whole"))]
     return _named(columns, numbers, latent.flag(0.2, score + 0.6 * rng.logistic(size=n)))
 
@@ -265,9 +247,7 @@ def acs() -> Table:
     frame = pd.concat([train.iloc[:PUBLIC_ROWS], test, train.iloc[drawn]], ignore_index=True)
     ages = frame["AGEP"].astype(int)
     frame = frame.assign(**{f"over_{age}": (ages > age).map(str) for age in range(10, 90, 10)})
-    frame = frame.assign(
-        **{f"{name}_again": frame[name] for name in ("MSP", "NOC", "NPF", "HOUSING_TYPE", "OWN_RENT", "EDU")}
-    )
+    frame = frame.assign(**{f"{name}_again": frame[name] for name in ("MSP", "NOC", "NPF", "HOUSING_TYPE", "OWN_RENT", "EDU")})
     frame["class"] = np.where(frame["PINCP_DECILE"].isin(["8", "9"]), "c1", "c0")
     return _table(frame.drop(columns=["PINCP", "PINCP_DECILE"]), len(test))
 
@@ -327,9 +307,7 @@ def of_rows(table: Table, share: float) -> Any:
 
 
 def line(name: str, setting: str, models: dict[str, tuple[float, float] | str], **more: Any) -> None:
-    shown = {
-        model: "/".join(f"{x:.3f}" for x in two) if isinstance(two, tuple) else two for model, two in models.items()
-    }
+    shown = {model: "/".join(f"{x:.3f}" for x in two) if isinstance(two, tuple) else two for model, two in models.items()}
     show([{"table": name, "setting": setting} | shown | more])
 
 

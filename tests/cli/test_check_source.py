@@ -23,12 +23,7 @@ SINGLE = GOOD.set_column(1, "city", pa.array([0.5], pa.float32()))
 
 @pytest.fixture(autouse=True)
 def no_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    for owner, name in (
-        (csv_file.CsvFile, "_pieces"),
-        (csv_file.CsvFile, "count"),
-        (Batches, "cut"),
-        (Batches, "count"),
-    ):
+    for owner, name in ((csv_file.CsvFile, "_pieces"), (csv_file.CsvFile, "count"), (Batches, "cut"), (Batches, "count")):
         monkeypatch.setattr(owner, name, lambda *_: pytest.fail("a row was read"))
 
 

@@ -49,9 +49,7 @@ def assert_numbers(values: dict[str, Any], names: str) -> None:
 def test_mmd_test_json_has_the_fields_of_the_interface(files):
     result = call("kmeanalyst", "mmd-test", files.release, files.sample, "--json", "--level", "0.01")
     found = answer(result)
-    assert_numbers(
-        found, "statistic pvalue mmd_squared n_release_rows n_release_points n_sample_rows epsilon delta level"
-    )
+    assert_numbers(found, "statistic pvalue mmd_squared n_release_rows n_release_points n_sample_rows epsilon delta level")
     assert (found["n_release_rows"], found["n_release_points"], found["n_sample_rows"]) == (500, 40, 400)
     assert (found["epsilon"], found["delta"], found["level"]) == (5.0, 1e-6, 0.01)
     assert found["noise_aware"] is True

@@ -264,9 +264,7 @@ def _standard_error(line: str, folder: Path, *, pipe: bool) -> str:
         f"from {program.replace('-', '_')}.cli.main import main; main(sys.argv[1:])"
     )
     ours, theirs = os.pipe() if pipe else pty.openpty()
-    done = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=theirs
-    )
+    done = subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=theirs)
     os.close(theirs)
     read = b""
     with suppress(OSError):  # so Linux reports that the other end of a terminal is closed

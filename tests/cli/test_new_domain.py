@@ -34,12 +34,7 @@ def test_what_is_said_is_a_domain_and_what_is_not_is_named_by_the_next_command()
     domain = read_domain("d.toml")
     assert (domain["age"].upper, domain["cost"].lower, domain["left"].upper) == (120, -5.5, "2024-12-31")
     assert domain["sex"].levels == ("F", "M") and domain.names == ("age", "cost", "left", "sex", "ill")
-    for kind, missing in (
-        ("integer", "lower, upper"),
-        ("categorical", "levels"),
-        ("text", "length"),
-        ("tree", "parents"),
-    ):
+    for kind, missing in (("integer", "lower, upper"), ("categorical", "levels"), ("text", "length"), ("tree", "parents")):
         Path("d.toml").write_text(new_domain([f"x:{kind}"]), encoding="utf-8")
         needed = [name for name in missing.split(", ") if f"# {name} = " in Path("d.toml").read_text(encoding="utf-8")]
         assert ", ".join(needed) == missing

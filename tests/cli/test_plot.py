@@ -25,9 +25,7 @@ SIGNS = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
 def rows(n: int, seed: int) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     columns = {"age": rng.integers(17, 90, n), "hours-per-week": rng.integers(1, 99, n)}
-    return pd.DataFrame(
-        columns | {"sex": rng.choice(["Female", "Male"], n), "income": rng.choice(["<=50K", ">50K"], n)}
-    )
+    return pd.DataFrame(columns | {"sex": rng.choice(["Female", "Male"], n), "income": rng.choice(["<=50K", ">50K"], n)})
 
 
 @pytest.fixture(scope="module")

@@ -62,8 +62,7 @@ def names(tmp_path: Path, files: Files) -> dict[str, str]:
         "no.toml": b"[[column]\n",
         "of_lacks.toml": b'[[column]]\nname = "age"\nkind = "integer"\nlower = 0\nupper = 99\n[[sample]]\n' + of_lacks,
         "unknown.toml": b'[[column]]\nname = "age"\nkind = "number"\n',
-        "wider.toml": Path(files.domain).read_bytes()
-        + b'\n[[column]]\nname = "height"\nkind = "real"\nlower = 0\nupper = 3\n',
+        "wider.toml": Path(files.domain).read_bytes() + b'\n[[column]]\nname = "height"\nkind = "real"\nlower = 0\nupper = 3\n',
     }
     for name, data in contents.items():
         (tmp_path / name).write_bytes(data)

@@ -130,9 +130,7 @@ def test_the_text_is_a_table_with_error_bars(mixed_path):
 
 def test_glm_json_is_the_coefficient_table_of_python(mixed_path):
     release = read_release(mixed_path)
-    found = ask(
-        "glm", mixed_path, "married ~ age + city", "--family", "binomial", "--where", "age < 80", "--level", "0.8"
-    )
+    found = ask("glm", mixed_path, "married ~ age + city", "--family", "binomial", "--where", "age < 80", "--level", "0.8")
     expected = release.glm("married ~ age + city", "binomial", where="age < 80")
     assert (found["formula"], found["family"], found["link"]) == ("married ~ age + city", "binomial", "logit")
     assert [each["term"] for each in found["coefficients"]] == list(expected.names)
@@ -149,6 +147,4 @@ def test_glm_prints_the_table_and_its_errors_have_no_traceback(mixed_path):
     assert "city == '東京'" in shown and "city == '東京'" not in named and "city == 'Zürich'" in named
     assert call("kmeanalyst", "glm", mixed_path, "age ~ city", "--reference", "city").exit_code == 2
     failed = call("kmeanalyst", "glm", mixed_path, "age ~ citty")
-    assert (
-        "no column citty" in failed.stderr and "Did you mean city" in failed.stderr and "Traceback" not in failed.stderr
-    )
+    assert "no column citty" in failed.stderr and "Did you mean city" in failed.stderr and "Traceback" not in failed.stderr

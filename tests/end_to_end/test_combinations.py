@@ -51,9 +51,7 @@ def strings() -> ka.Release:
 
 @pytest.fixture(scope="module")
 def drawn() -> ka.Release:
-    return release_side.publish(
-        small_rows(400), SMALL, epsilon=50.0, delta=0.0, method="exponential", points=6, weak=True
-    )
+    return release_side.publish(small_rows(400), SMALL, epsilon=50.0, delta=0.0, method="exponential", points=6, weak=True)
 
 
 # ---------------------------------------------------------------- texts
@@ -103,9 +101,7 @@ def test_functions_refuse_texts():
 def test_rows_with_texts_are_drawn_from_a_grid_and_from_nothing_else(tmp_path):
     grid = text_rows(12, 3)
     options: dict[str, Any] = {"epsilon": 5.0, "delta": 0.0, "method": "exponential"}
-    release = release_side.publish(
-        text_rows(100, 0), TEXTS, public_points=grid, points=2, **options, output=tmp_path / "drawn.kme"
-    )
+    release = release_side.publish(text_rows(100, 0), TEXTS, public_points=grid, points=2, **options, output=tmp_path / "drawn.kme")
     assert set(release.to_frame()["code"]) <= set(grid["code"])
     assert ka.read_release(tmp_path / "drawn.kme").statement == release.statement
     with pytest.raises(PublishError, match=r"code is a column of texts.*Name public points"):

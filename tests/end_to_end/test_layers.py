@@ -74,9 +74,7 @@ def wrong_imports(source: str, path: Path) -> list[str]:
                 wrong.append(f"{module} imports {name}: publishing, quality and the command line are above it")
         if _is_of(name, EXACT) and not _is_of(module, EXACT) and module != "release_side.cli.quality":
             wrong.append(f"{module} imports {name}: exact numbers of private rows stay in the room and its command")
-        if _is_of(module, EXACT) and name.startswith(
-            ("release_side.door", "release_side.budget", "release_side.publishing")
-        ):
+        if _is_of(module, EXACT) and name.startswith(("release_side.door", "release_side.budget", "release_side.publishing")):
             wrong.append(f"{module} imports {name}: exact numbers are near no noise, no budget and no release")
         if name.split(".")[0] in DRAWS_NOISE and not module.startswith("release_side.door."):
             wrong.append(f"{module} imports {name}: noise is drawn behind release_side/door/ alone")

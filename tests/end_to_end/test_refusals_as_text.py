@@ -23,7 +23,5 @@ def test_a_wrong_file_of_refusals_fails(tmp_path: Path) -> None:
 
 def test_a_true_file_of_refusals_passes(tmp_path: Path) -> None:
     path = tmp_path / "refusals.txt"
-    path.write_text(
-        "int('x')\n    ValueError: invalid literal\n    base 10\n\n[][1]\n    LookupError: range\n", encoding="utf-8"
-    )
+    path.write_text("int('x')\n    ValueError: invalid literal\n    base 10\n\n[][1]\n    LookupError: range\n", encoding="utf-8")
     refusals.check(path, eval)

@@ -45,9 +45,7 @@ def table(seed: int) -> pd.DataFrame:
 def release() -> ka.Release:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wanted, "EFFORT", wanted.QUICK)
-        return release_side.publish(
-            table(1), DOMAIN, epsilon=50.0, delta=1e-6, rehearsal=1, points=2000, uncounted=True
-        )
+        return release_side.publish(table(1), DOMAIN, epsilon=50.0, delta=1e-6, rehearsal=1, points=2000, uncounted=True)
 
 
 def test_a_tree_is_measured_by_default_at_every_depth_below_that_of_pairs(release):
@@ -123,19 +121,11 @@ def test_models_reports_and_comparisons_take_a_tree(release, tmp_path: Path):
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"target": "sex"},
-        {"target": "code"},
-        {"kernel": "margins"},
-        {"kernel": "table"},
-        {"noise": "laplace", "delta": 0.0},
-    ],
+    [{"target": "sex"}, {"target": "code"}, {"kernel": "margins"}, {"kernel": "table"}, {"noise": "laplace", "delta": 0.0}],
 )
 def test_other_methods_take_a_tree(options, rough_representation):
     found = release_side.publish(
-        table(3),
-        DOMAIN,
-        **({"epsilon": 1.0, "delta": 1e-6, "rehearsal": 1, "points": 200, "uncounted": True} | options),
+        table(3), DOMAIN, **({"epsilon": 1.0, "delta": 1e-6, "rehearsal": 1, "points": 200, "uncounted": True} | options)
     )
     assert set(found.to_frame()["code"].dropna()) <= set(CODE.levels)
 
@@ -145,9 +135,7 @@ def test_finer_shares_follow_each_depth_that_was_measured():
     rows = DOMAIN.encode(table(4))
     kernel = adaptive_kernel(DOMAIN)
     measurement = measured(MarginFeatures(kernel), rows, noise_scale=1e-6)
-    cells = np.concatenate(
-        [np.bincount(kernel.cells(rows)[:, j], minlength=size) / N for j, size in enumerate(kernel.sizes)]
-    )
+    cells = np.concatenate([np.bincount(kernel.cells(rows)[:, j], minlength=size) / N for j, size in enumerate(kernel.sizes)])
     fine = fine_ranges(measurement, DOMAIN, cells)[0]
     np.testing.assert_array_equal(fine.ends, np.arange(331) - 0.5)
     np.testing.assert_array_equal(fine.cell, CODE.group_of(np.arange(330.0), 0))

@@ -43,9 +43,7 @@ mean: 38.30
 def test_a_tutorial_does_what_it_shows(path: Path) -> None:
     result = tutorials.run(path.read_text(encoding="utf-8"))
     found = tutorials.differences(result)
-    assert not found, "\n\n".join(
-        [*found, f"If that is as it should be: python tests/support/tutorials.py --write {path.stem}"]
-    )
+    assert not found, "\n\n".join([*found, f"If that is as it should be: python tests/support/tutorials.py --write {path.stem}"])
 
 
 @pytest.mark.parametrize("files", ["tutorials", "demo"])
@@ -87,9 +85,7 @@ def test_every_key_of_a_column_is_in_the_page_of_domain_files() -> None:
 
 
 def test_every_kernel_of_the_page_of_methods_is_one_of_numbers() -> None:
-    (row,) = re.findall(
-        r"^\| `--kernel` \|.*", (tutorials.FOLDER / "methods.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    (row,) = re.findall(r"^\| `--kernel` \|.*", (tutorials.FOLDER / "methods.md").read_text(encoding="utf-8"), re.MULTILINE)
     domain = Domain((Real(name="x", lower=0, upper=1),))
     assert [kernel_from_spec(spec, domain).name for spec in re.findall(r"`(\w[\w-]*:.*?)`", row)] == [
         "gaussian", "laplacian", "matern", "rational-quadratic", "polynomial"

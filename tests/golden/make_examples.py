@@ -36,13 +36,9 @@ def main() -> None:
         "counted": {"kernel": with_sets(margin_kernel(domain), [three]), "points": 300},
     }.items():
         if (FOLDER / f"{name}.kme").exists():
-            print(
-                f"{name}.kme is there and stays. To make it again remove it first, and correct the examples' answers after."
-            )
+            print(f"{name}.kme is there and stays. To make it again remove it first, and correct the examples' answers after.")
             continue
-        release_side.publish(
-            table, domain, epsilon=1.0, delta=1e-6, output=FOLDER / f"{name}.kme", force=True, **choices
-        )
+        release_side.publish(table, domain, epsilon=1.0, delta=1e-6, output=FOLDER / f"{name}.kme", force=True, **choices)
 
 
 if __name__ == "__main__":

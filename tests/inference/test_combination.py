@@ -92,9 +92,7 @@ def test_every_statistic_lies_between_both_sides_and_a_quantile_inverts_the_weig
     ):  # fmt: skip
         sides, found = [ask(released()), ask(rows)], ask(both)
         corrected = "for what was measured" in found.notes[2]
-        assert corrected or min(e.value for e in sides) - 1e-9 <= found.value <= max(e.value for e in sides) + 1e-9, (
-            found
-        )
+        assert corrected or min(e.value for e in sides) - 1e-9 <= found.value <= max(e.value for e in sides) + 1e-9, found
         most = min(sides[0].standard_error, 1.2 * sides[1].standard_error)
         assert 0 < found.standard_error <= most * (1 + 1e-9), found
         assert found.question == sides[0].question and "is assumed" in found.notes[0]
@@ -106,8 +104,7 @@ def test_every_statistic_lies_between_both_sides_and_a_quantile_inverts_the_weig
 
 def test_persons_in_both_widen_the_error_as_their_covariance_does():
     asked = [
-        ka.combine(released(), SAMPLE, overlap=one).probability("income == '>50K'")
-        for one in ("disjoint", "contained", "unknown")
+        ka.combine(released(), SAMPLE, overlap=one).probability("income == '>50K'") for one in ("disjoint", "contained", "unknown")
     ]
     ours, alone = released().probability("income == '>50K'").standard_error ** 2, asked[0].standard_error ** 2
     theirs, weights = 1 / (1 / alone - 1 / ours), np.linspace(0, 1, 10_001)
@@ -174,9 +171,7 @@ def site(seed: int, ill: float = 0.4, n: int = 2000) -> ka.Release:
     """A site's noisy table of two columns, a share of whose persons is ill."""
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(n, np.outer([1 - ill, ill], [0.5, 0.3, 0.2]).ravel()).reshape(2, 3)
-    return ka.from_measurements(
-        SITES, {("ill", "arm"): ka.NoisyTable(counts + rng.normal(0, 5, (2, 3)), scale=5.0)}, n_rows=n
-    )
+    return ka.from_measurements(SITES, {("ill", "arm"): ka.NoisyTable(counts + rng.normal(0, 5, (2, 3)), scale=5.0)}, n_rows=n)
 
 
 def test_answers_of_several_sites_say_how_far_they_differ_beyond_their_errors():
@@ -196,9 +191,7 @@ def test_answers_of_several_sites_say_how_far_they_differ_beyond_their_errors():
     assert "rows and other releases of 2,000 and 2,000" in repr(both)
     assert (found + 0).heterogeneity is None and ka.combine(released(), SAMPLE).mean("age").heterogeneity.df == 1
     assert ka.combine(released(), SAMPLE, overlap="contained").mean("age").heterogeneity is None
-    no_arm = ka.from_measurements(
-        ka.Domain(SITES.columns[:1]), {"ill": ka.NoisyTable([1200.0, 800.0], scale=5.0)}, n_rows=2000
-    )
+    no_arm = ka.from_measurements(ka.Domain(SITES.columns[:1]), {"ill": ka.NoisyTable([1200.0, 800.0], scale=5.0)}, n_rows=2000)
     asked = ka.combine(sites[0], [sites[1], no_arm]).probability("arm == 'u'")
     assert "of 3 releases 1 had no answer" in asked.notes[2]
 

@@ -41,9 +41,7 @@ def test_shifted_terms_give_the_noncentral_distribution():
     for noncentrality in [0.5, 30.0]:
         for probability in [0.9, 0.05, 1e-9]:
             q = ncx2.isf(probability, 3, noncentrality)
-            ours = weighted_chi_squared_sf(
-                q, np.array([1.0]), degrees=np.array([3.0]), noncentrality=np.array([noncentrality])
-            )
+            ours = weighted_chi_squared_sf(q, np.array([1.0]), degrees=np.array([3.0]), noncentrality=np.array([noncentrality]))
             assert ours == pytest.approx(ncx2.sf(q, 3, noncentrality), rel=1e-8)
 
 
@@ -54,9 +52,7 @@ def test_many_unequal_coefficients_give_what_simulation_gives():
     draws = np.concatenate([(rng.normal(shifts, size=(50_000, 59)) ** 2) @ coefficients for _ in range(8)])
     for probability in (0.9, 0.5, 0.05, 0.001):
         q = weighted_chi_squared_isf(probability, coefficients, noncentrality=shifts**2)
-        assert (draws > q).mean() == pytest.approx(
-            probability, abs=4 * np.sqrt(probability * (1 - probability) / len(draws))
-        )
+        assert (draws > q).mean() == pytest.approx(probability, abs=4 * np.sqrt(probability * (1 - probability) / len(draws)))
 
 
 def test_a_finer_rule_on_a_finer_path_changes_nothing(monkeypatch):

@@ -116,6 +116,5 @@ PARTS: dict[str, Any] = {
 
 def test_what_is_no_kernel_of_chosen_margins_is_refused():
     refusals.check(
-        Path(__file__).parent / "refusals_chosen_margins.txt",
-        lambda text: ChosenMargins(**(PARTS | eval(text, globals()))),
+        Path(__file__).parent / "refusals_chosen_margins.txt", lambda text: ChosenMargins(**(PARTS | eval(text, globals())))
     )

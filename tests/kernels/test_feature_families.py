@@ -73,9 +73,7 @@ def test_binning_features_of_grids_that_hold_all_bins_approximate_their_kernel()
     """Two rows share a cell of each grid with probability k, independently: Hoeffding, 1e-9. Missing cells too."""
     kernel, rows = Laplacian(1.5), ROWS.copy()
     rows[:6, 0], rows[4:9, 1] = np.nan, np.nan
-    feature_map = RandomBinning.draw(
-        kernel, bounds=UNIT, dimension=400_000, most_cells=2**20, missing_columns=(0, 1), rng=1
-    )
+    feature_map = RandomBinning.draw(kernel, bounds=UNIT, dimension=400_000, most_cells=2**20, missing_columns=(0, 1), rng=1)
     allowed = hoeffding(1.0, terms=len(feature_map.cells), pairs=820)
     assert largest_error(feature_map, rows) <= allowed < largest_error(feature_map, rows, Scaled(0.9, kernel))
 

@@ -332,10 +332,7 @@ def test_no_kernel_is_further_from_its_exact_value_than_its_certificate_allows(n
     x, y = rng.uniform(-most, most, (2, 60))
     computed = np.array([kernel.gram(a[None, None], b[None, None])[0, 0] for a, b in zip(x, y, strict=True)])
     with mpmath.workdps(50):
-        off = max(
-            float(abs(exactly(kernel, a, b) - k))
-            for a, b, k in zip(x.tolist(), y.tolist(), computed.tolist(), strict=True)
-        )
+        off = max(float(abs(exactly(kernel, a, b) - k)) for a, b, k in zip(x.tolist(), y.tolist(), computed.tolist(), strict=True))
     assert 1e-17 < off <= kernel_error(kernel, 1)
 
 

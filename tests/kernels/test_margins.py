@@ -160,9 +160,7 @@ MANY = {"edges": ((),) * 1001, "atoms": ((),) * 1001, "missing": (False,) * 1001
 
 
 def test_what_is_no_margins_kernel_is_refused():
-    refusals.check(
-        Path(__file__).parent / "refusals_margins.txt", lambda text: Margins(**(PARTS | eval(text, globals())))
-    )
+    refusals.check(Path(__file__).parent / "refusals_margins.txt", lambda text: Margins(**(PARTS | eval(text, globals()))))
 
 
 def publish(frame: pd.DataFrame, **options: Any) -> Any:
@@ -180,9 +178,7 @@ DEFAULTS: list[tuple[dict[str, Any], type]] = [
 
 
 @every(DEFAULTS, DEFAULTS[-1:], of="options, kind")
-def test_margins_are_the_default_but_for_choices_of_other_features(
-    rough_representation, options: dict[str, Any], kind: type
-):
+def test_margins_are_the_default_but_for_choices_of_other_features(rough_representation, options: dict[str, Any], kind: type):
     frame = people(200, np.random.default_rng(9))
     assert isinstance(publish(frame, **({"kernel": None} | options)).kernel, kind)
 
@@ -234,9 +230,7 @@ def test_a_file_whose_margins_are_not_those_of_its_columns_is_refused():
         check_kernel(margin_kernel(Domain(PEOPLE.columns[:2])), PEOPLE, people(9, np.random.default_rng(9)))
 
 
-def test_finer_ranges_that_are_none_of_the_columns_are_refused_before_anything_is_spent(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_finer_ranges_that_are_none_of_the_columns_are_refused_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch):
     """By the reader's check, which publish makes before it opens the door."""
     monkeypatch.setattr(door, "private_mean", None)
     for j, fine in ((2, (0.5,)), (1, (-3.0, 5.0)), (1, (5.0, 100.0))):

@@ -267,9 +267,7 @@ def test_the_noise_of_a_density_is_of_lower_order_than_its_smoothing_error():
     """
     sizes, deviations = (200, 3200), []
     for n in sizes:
-        function = release_side.publish_function(
-            rows(n, 0)[["x0"]], LINE, kind="density", epsilon=0.5, delta=DELTA, rehearsal=1
-        )
+        function = release_side.publish_function(rows(n, 0)[["x0"]], LINE, kind="density", epsilon=0.5, delta=DELTA, rehearsal=1)
         deviations.append(float(function.evaluate(pd.DataFrame({"x0": [0.0]}))["standard_error"].iloc[0]))
     slope = math.log(deviations[1] / deviations[0]) / math.log(sizes[1] / sizes[0])
     assert slope == pytest.approx(-4 / 5, abs=0.05)  # the value between pivots has a little of their noise more or less

@@ -210,9 +210,7 @@ def test_a_digest_is_of_weights_points_and_measurement(mixed_release, plain, sig
     write_release(mixed_release, tmp_path / "a.kme")
     assert digest(read_release(tmp_path / "a.kme")) == digest(mixed_release)
     assert digest(plain.transform({"twice": "2 * x"})) == digest(plain)
-    assert (
-        len({digest(plain), digest(signed), digest(mixed_release), digest(weighted(plain.weights, points(60, 4)))}) == 4
-    )
+    assert len({digest(plain), digest(signed), digest(mixed_release), digest(weighted(plain.weights, points(60, 4)))}) == 4
     a, b = measured(3), measured(4)
     same_points = Release(
         points=a.to_frame().drop(columns=["weight", "high"]), weights=a.weights, measurement=b.measurement, kernel=a.kernel,
@@ -254,9 +252,7 @@ def test_errors_on_samples_are_the_spread_of_samples():
     """80 samples: their spread is known to 8 %, so a true error differs by 32 % with probability 1e-4; half of it by 100 %."""
     truth = np.array([e.value for e in score(SICK, points(60_000, 0), METRICS)])
     found = [score(SICK, points(300, seed + 1), METRICS) for seed in range(80)]
-    values, errors = (
-        np.array([[getattr(e, what) for e in row] for row in found]) for what in ("value", "standard_error")
-    )
+    values, errors = (np.array([[getattr(e, what) for e in row] for row in found]) for what in ("value", "standard_error"))
     assert values.std(axis=0) == pytest.approx(errors.mean(axis=0), rel=0.32)
     assert (np.abs(values.mean(axis=0) - truth) < 5 * errors.mean(axis=0) / np.sqrt(80)).all()
 

@@ -113,9 +113,7 @@ UFUNC = part_of("numpy.negative", "FunctionNode")
 OPERATOR = part_of("operator.methodcaller", "OperatorFuncNode", attrs=items(text("x")))
 HIDDEN = OPERATOR | {"__class__": "call", "__module__": "sklearn.linear_model"}
 METHOD = part_of("builtins.str", "MethodNode", content={"obj": text("x"), "func": "format"})
-NO_KEYWORDS = part_of(
-    "builtins.dict", "DictNode", content={}, key_types=part_of("builtins.list", "ListNode", content=[])
-)
+NO_KEYWORDS = part_of("builtins.dict", "DictNode", content={}, key_types=part_of("builtins.list", "ListNode", content=[]))
 PARTIAL = part_of(
     "functools.partial", "PartialNode",
     content={"func": UFUNC, "args": items(), "kwds": NO_KEYWORDS, "namespace": items()},
@@ -135,9 +133,7 @@ def test_an_attribute_in_the_place_of_a_method_is_refused(path: Path) -> None:
     for name in ("predict", "predict_proba", "decision_function", "__class__"):
         path.write_bytes(whole)
         forge(path, adding(name, UFUNC))
-        with pytest.raises(
-            ValueError, match=rf"not a sound model file.*attribute '{name}' in the place of a method.*Ask for"
-        ):
+        with pytest.raises(ValueError, match=rf"not a sound model file.*attribute '{name}' in the place of a method.*Ask for"):
             ka.read_model(path)
 
 
@@ -248,9 +244,7 @@ def test_a_member_that_is_read_many_times_counts_as_often(path: Path) -> None:
 def test_a_model_of_a_rehearsal_says_so_in_its_file(mixed_release: ka.Release, tmp_path: Path) -> None:
     statement = replace(mixed_release.statement, mechanism="rehearsal of discrete gaussian")
     measurement = replace(mixed_release.measurement, noise_law=statement.mechanism)
-    model = ka.fit(
-        LogisticRegression(), mixed_release.replaced(statement=statement, measurement=measurement), "married"
-    )
+    model = ka.fit(LogisticRegression(), mixed_release.replaced(statement=statement, measurement=measurement), "married")
     model.write(tmp_path / "model.skops")
     assert "NOT PRIVATE (a rehearsal)" in str(ka.read_model(tmp_path / "model.skops").report)
 

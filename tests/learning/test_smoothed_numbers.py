@@ -53,9 +53,7 @@ def table(n: int, seed: int) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def release() -> Release:
     """All one- and two-way tables, around rows of the same distribution."""
-    edges: Any = tuple(
-        tuple(column.cuts(column.edges).tolist()) if column.is_number else (0.5, 1.5) for column in DOMAIN.columns
-    )
+    edges: Any = tuple(tuple(column.cuts(column.edges).tolist()) if column.is_number else (0.5, 1.5) for column in DOMAIN.columns)
     atoms: Any = tuple(tuple(getattr(column, "atom_codes", np.zeros(0)).tolist()) for column in DOMAIN.columns)
     features = MarginFeatures(Margins(edges, atoms, (False,) * 6, (0.3, 0.7, 0)))
     vector = feature_mean(features, DOMAIN.encode(table(N, 1)))
@@ -95,9 +93,7 @@ def test_values_are_given_the_columns_that_a_model_sees(release: Release):
         assert np.ptp(fit_smoothed_numbers(release, "cost", predictors).values_of(alike), axis=0).max() > 10
 
 
-@every(
-    ("make", "least"), [(lambda: DecisionTreeRegressor(random_state=0), 0.1), (lambda: KNeighborsRegressor(5), 0.01)]
-)
+@every(("make", "least"), [(lambda: DecisionTreeRegressor(random_state=0), 0.1), (lambda: KNeighborsRegressor(5), 0.01)])
 def test_models_that_follow_single_values_gain(release: Release, make: Any, least: float):
     smoothed, drawn = (ka.fit(make(), release, "cost", columns=COLUMNS, labels=labels) for labels in (None, "released"))
     assert smoothed.report.labels == "smoothed" and smoothed.report.rows == 4 * N

@@ -19,12 +19,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    RandomForestClassifier,
-    StackingClassifier,
-    VotingClassifier,
-)
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_val_score
@@ -113,9 +108,7 @@ def test_no_model_depends_on_how_a_measure_is_written(name: str, kind: Any):
     np.testing.assert_allclose(answers_of(third), answers_of(one), rtol=0, atol=1e-5 * scale)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [k for k in KINDS if k[0] not in REFUSED], ids=lambda k: k if isinstance(k, str) else ""
-)
+@pytest.mark.parametrize(("name", "kind"), [k for k in KINDS if k[0] not in REFUSED], ids=lambda k: k if isinstance(k, str) else "")
 @pytest.mark.slow(but="Lars-")
 def test_no_model_of_weights_that_are_really_signed_is_nonsense(name: str, kind: Any):
     rows, rng = table(400, 5), np.random.default_rng(0)
@@ -351,9 +344,7 @@ def test_train_writes_a_model_and_scores_it_on_real_rows(published: str, tmp_pat
         (["--target", "cost", "--estimator", "SVC"], "needs classes"),
     ],
 )
-def test_train_refuses_options_that_do_not_fit_before_it_writes(
-    options: list[str], message: str, published: str, tmp_path: Path
-):
+def test_train_refuses_options_that_do_not_fit_before_it_writes(options: list[str], message: str, published: str, tmp_path: Path):
     output = [] if "--output" in options else ["--output", str(tmp_path / "m.skops")]
     found = CliRunner().invoke(main, ["train", published, *options, *output])
     assert found.exit_code == 1 and message in found.stderr and "Traceback" not in found.output

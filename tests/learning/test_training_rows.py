@@ -77,13 +77,7 @@ def test_to_sklearn_gives_features_target_and_weights():
 
 def test_a_column_is_not_predicted_from_its_sources_or_from_what_is_computed_from_them():
     release = weighted(table(200, 0)).transform(
-        {
-            "dear": "cost > 8",
-            "double": "2 * a",
-            "very": "cost + 1",
-            "bern": "city == 'Bern'",
-            "hint": "a * (bern == true)",
-        }
+        {"dear": "cost > 8", "double": "2 * a", "very": "cost + 1", "bern": "city == 'Bern'", "hint": "a * (bern == true)"}
     )
     for estimator, target in ((LogisticRegression(), "dear"), (Ridge(), "cost")):
         assert ka.fit(estimator, release, target).report.columns == (
@@ -170,9 +164,7 @@ def test_derived_columns_are_computed_where_a_frame_lacks_them():
 
 
 def test_columns_that_a_rule_derives_are_computed_where_a_frame_lacks_them():
-    domain = Domain(
-        (*DOMAIN.columns, Real(name="sum", lower=-20, upper=40)), rules=(Rule("derive", "a + n", ("sum",)),)
-    )
+    domain = Domain((*DOMAIN.columns, Real(name="sum", lower=-20, upper=40)), rules=(Rule("derive", "a + n", ("sum",)),))
     frame = table(200, 0)
     release = weighted(frame.assign(sum=frame["a"] + frame["n"]), domain=domain).transform({"twice": "2 * sum"})
     model = ka.fit(Ridge(), release, "cost", columns=["city", "sum", "twice"])

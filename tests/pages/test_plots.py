@@ -91,10 +91,7 @@ def test_ranges_are_on_the_columns_own_scale(mixed_release):
 
 
 def test_ranges_of_different_widths_are_drawn_so_that_areas_are_probabilities(mixed_release):
-    ax, frame = (
-        plots.histogram(mixed_release, "age", level=LEVEL, ax=axes()),
-        mixed_release.histogram("age", level=LEVEL),
-    )
+    ax, frame = (plots.histogram(mixed_release, "age", level=LEVEL, ax=axes()), mixed_release.histogram("age", level=LEVEL))
     assert [(bar.get_x(), bar.get_width()) for bar in bars_of(ax)] == [(17, 13), (30, 20), (50, 40)]
     areas = [bar.get_width() * bar.get_height() for bar in bars_of(ax)]
     np.testing.assert_allclose(areas, frame["probability"], atol=1e-12)
@@ -222,9 +219,7 @@ def test_a_sample_has_a_mark_for_its_missing_cells(mixed_release):
 def test_a_sample_with_values_outside_the_bounds_is_reported(mixed_release):
     sample = mixed_release.resample(50, rng=0)
     sample.loc[:4, "age"] = 200
-    assert "age: 5 of 50 values were outside" in caption_of(
-        plots.histogram(mixed_release, "age", sample=sample, ax=axes())
-    )
+    assert "age: 5 of 50 values were outside" in caption_of(plots.histogram(mixed_release, "age", sample=sample, ax=axes()))
     with pytest.raises(TypeError, match=r"by its columns' names, and a ndarray has none\. Pass a DataFrame"):
         plots.histogram(mixed_release, "age", sample=np.zeros((3, 10)), ax=axes())
 
@@ -365,9 +360,6 @@ def test_a_column_of_texts_is_refused_in_every_drawing():
     domain = Domain((Text(name="word", length=3, alphabet="ab"), Real(name="x", lower=0, upper=1)))
     frame = pd.DataFrame({"word": ["a", "bb"], "x": [0.1, 0.9], "weight": [0.5, 0.5]})
     release = ka.from_frame(frame, domain=domain, kernel=Gaussian(1.0))
-    for draw in (
-        lambda: plots.histogram(release, "word", ax=axes()),
-        lambda: plots.table(release, "word", "x", ax=axes()),
-    ):
+    for draw in (lambda: plots.histogram(release, "word", ax=axes()), lambda: plots.table(release, "word", "x", ax=axes())):
         with pytest.raises(ValueError, match=r"word is (a column of )?texts?.*\. (Ask|Draw)"):
             draw()

@@ -326,9 +326,7 @@ def test_rules_are_listed_and_a_contradicted_one_is_a_caveat(rough_representatio
     rules = (Rule("never", "works and age < 15"), Rule("always", "age < 99 or works"))
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"age": rng.integers(0, 99, 5000), "works": rng.random(5000) < 0.5})
-    release = publish(
-        table, Domain(columns, rules=rules), epsilon=5, delta=1e-6, kernel="margins", points=50, rehearsal=0
-    )
+    release = publish(table, Domain(columns, rules=rules), epsilon=5, delta=1e-6, kernel="margins", points=50, rehearsal=0)
     facts = facts_of(release)
     page = report_html(facts)
     assert "rule 1 (never works and age &lt; 15)" in page and "rule 2 (always age &lt; 99 or works)" in page

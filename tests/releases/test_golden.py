@@ -37,9 +37,7 @@ def test_a_file_of_format_1_reads_as_on_the_day_it_was_written(name: str):
     np.testing.assert_array_equal(release.weights, expected["weights"])
     assert release.domain.to_dict() == expected["columns"]
     assert [one.to_dict() for one in release.derived] == expected.get("derived", [])
-    np.testing.assert_allclose(
-        release.kernel.gram(points[:3], points[:3]), expected["gram_of_first_points"], atol=1e-12
-    )
+    np.testing.assert_allclose(release.kernel.gram(points[:3], points[:3]), expected["gram_of_first_points"], atol=1e-12)
     assert (release.statement and release.statement.to_dict()) == expected.get("statement")
     if "vector" not in expected:
         assert release.measurement is None

@@ -49,9 +49,7 @@ def test_every_event_has_at_most_the_probability_that_the_sentence_says():
         numbers = re.search(r"at most e\^ε = ([\d.]+) times .*, plus δ = ([\d.e-]+)$", guarantee(epsilon, delta))
         assert numbers is not None
         factor, added = map(float, numbers.groups())
-        probabilities = [
-            (here[event].sum(), there[event].sum()) for event in events(here / there, np.random.default_rng(0))
-        ]
+        probabilities = [(here[event].sum(), there[event].sum()) for event in events(here / there, np.random.default_rng(0))]
         assert all(p <= factor * q + added for p, q in probabilities)
         assert any(p > factor * q for p, q in probabilities)
         assert any(p > 0.9 * math.exp(epsilon) * q + added for p, q in probabilities)

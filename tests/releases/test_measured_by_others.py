@@ -52,9 +52,7 @@ def people(n: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"age": age, "city": np.array(DOMAIN["city"].levels)[city], "rich": rich})  # type: ignore[attr-defined]
 
 
-def group_by(
-    rows: pd.DataFrame, columns: Sequence[str], rng: np.random.Generator, law: str, scale: float
-) -> NoisyTable:
+def group_by(rows: pd.DataFrame, columns: Sequence[str], rng: np.random.Generator, law: str, scale: float) -> NoisyTable:
     """A noisy GROUP BY over all cells of columns, ages by the lower edges of their ranges."""
     cells: dict[str, Any] = {"age": AGES, "city": DOMAIN["city"].levels, "rich": [False, True]}  # type: ignore[attr-defined]
     cut = rows.assign(age=np.array(AGES)[np.searchsorted(AGES, rows["age"], side="right") - 1])
@@ -77,9 +75,7 @@ def frames_of(measurement: Measurement, domain: Domain) -> list[pd.DataFrame]:
             frame = pd.MultiIndex.from_product(cells, names=[domain.names[j] for j in columns]).to_frame(index=False)
             height = np.sqrt(square)
             found.append(
-                frame.assign(
-                    share=measurement.vector[start:stop] / height, standard_error=measurement.noise_scale / height
-                )
+                frame.assign(share=measurement.vector[start:stop] / height, standard_error=measurement.noise_scale / height)
             )
     return found
 
@@ -169,17 +165,14 @@ def test_tests_and_bounds_read_the_noise_of_the_cells_that_they_use() -> None:
         return ka.from_measurements(Domain(DOMAIN.columns[1:]), [given], n_rows=6000)
 
     shifted = table + np.array([[110.0, -110], [-110, 110], [0, 0]])
-    by_cell, at_most = (
-        [release(each, scale) for each in (table, shifted)] for scale in (deviations, np.full((3, 2), 200.0))
-    )
+    by_cell, at_most = ([release(each, scale) for each in (table, shifted)] for scale in (deviations, np.full((3, 2), 200.0)))
     assert ka.mmd_test(*by_cell).pvalue < 1e-3 < 0.2 < ka.mmd_test(*at_most).pvalue
     measurement = cast(Measurement, by_cell[0].measurement)
     shares, noise = cast(Any, measured_table(measurement, [1]))
     assert noise == pytest.approx(np.sqrt(2 * 4 + 200**2) / 6000, rel=0.01) and shares == pytest.approx([0.55, 0.45])
     counts_now = np.array([[0.0, 1700], [1400, 1400], [1000, 500]])
     asked = [
-        release(counts_now, scale).probability("city == 'Basel' and not rich")
-        for scale in (deviations, np.full((3, 2), 200.0))
+        release(counts_now, scale).probability("city == 'Basel' and not rich") for scale in (deviations, np.full((3, 2), 200.0))
     ]
     assert asked[0].interval(0.95)[1] < 0.003 and asked[1].interval(0.95)[1] > 0.03
 
@@ -209,9 +202,7 @@ def test_a_number_of_rows_that_is_not_known_has_its_error_in_every_cell() -> Non
 
 
 def test_ranges_are_the_same_cells_however_they_are_written() -> None:
-    domain = Domain(
-        (Integer(name="age", lower=0, upper=99, missing=True), Real(name="pay", lower=1, upper=1e6, scale="log"))
-    )
+    domain = Domain((Integer(name="age", lower=0, upper=99, missing=True), Real(name="pay", lower=1, upper=1e6, scale="log")))
     ages: list[list[Any]] = [
         ["[0, 18)", "[18, 65)", "[65, 100)", None], [0, 18, 65, np.nan], ["0 to 17", "18 to 64", "65 to 99", ""],
         [pd.Interval(-1, 17), pd.Interval(17, 64), pd.Interval(64, np.inf), pd.NA],
@@ -256,9 +247,7 @@ def test_tables_of_several_columns_may_cut_one_of_them_more_or_less_finely(tmp_p
     coarse = counts(age=["17 to 44", "45 to 90"] * 3, city=np.repeat(["Basel", "Genf", "Chur"], 2), variance=25.0)
     true = rows.groupby(["city", rows["age"] > 44]).size().reindex(["Basel", "Genf", "Chur"], level=0)
     fine = group_by(rows, ("age", "rich"), rng, "gaussian", 5.0)
-    release = ka.from_measurements(
-        DOMAIN, [coarse.assign(count=true.to_numpy() + rng.normal(0, 5, 6)), fine], n_rows=5000
-    )
+    release = ka.from_measurements(DOMAIN, [coarse.assign(count=true.to_numpy() + rng.normal(0, 5, 6)), fine], n_rows=5000)
     release.write(tmp_path / "x.kme")
     one, other = "age > 44 and city == 'Genf'", "age >= 30 and age < 45 and rich"
     for each in (release, ka.read_release(tmp_path / "x.kme")):
@@ -373,9 +362,7 @@ def test_the_command_makes_the_release_that_its_file_of_tables_describes(tmp_pat
 @pytest.mark.usefixtures("rough_representation")
 def test_what_was_measured_is_written_for_mbi_and_means_the_same_tables(tmp_path: Path, ending: str) -> None:
     """Each measurement's counts over its weights, with its stddev over these, are the tables that were given: the same answers."""
-    pair = NoisyTable(
-        np.array([[200.0, 90], [300, 60], [320, 40]]), ["city", "rich"], scale=np.array([[2.0, 4], [8, 4], [2, 2]])
-    )
+    pair = NoisyTable(np.array([[200.0, 90], [300, 60], [320, 40]]), ["city", "rich"], scale=np.array([[2.0, 4], [8, 4], [2, 2]]))
     release = ka.from_measurements(Domain(DOMAIN.columns[1:]), [pair], n_rows=1000, statement="us")
     release.write(tmp_path / "a.kme")
     told = call("kmeanalyst", "export", tmp_path / "a.kme", "--mbi", tmp_path / f"out.{ending}", "--json")
@@ -420,9 +407,7 @@ def test_correlated_noise_counts_as_independent_noise_that_is_no_smaller_in_any_
         release = ka.from_measurements(city, [NoisyTable(frame, covariance=covariance)], n_rows=5000)
         assert release.statement is not None and "independent noise that is no smaller" in release.statement.notes[0]  # type: ignore[union-attr]
         errors.append(release.probability("city == 'Genf'").parts["privacy"])
-    assert errors == pytest.approx(
-        2 * [6**0.5 / 5000], rel=1e-3
-    )  # that of one of three cells whose sum is known, exactly
+    assert errors == pytest.approx(2 * [6**0.5 / 5000], rel=1e-3)  # that of one of three cells whose sum is known, exactly
     shared = NoisyTable(frame, covariance=np.full((3, 3), 4.0))
     assert cells_of_table(shared, city).deviations == pytest.approx(np.full(3, 12**0.5))
 

@@ -35,10 +35,7 @@ def release(request: pytest.FixtureRequest) -> Release:
 
 def weighted(weights: Any, **changes: Any) -> Release:
     """A release of points 0, 1, 2, ... with these weights and no measurement."""
-    usual = {
-        "points": pd.DataFrame({"x": np.arange(len(weights))}),
-        "domain": Domain((Integer(name="x", lower=0, upper=99),)),
-    }
+    usual = {"points": pd.DataFrame({"x": np.arange(len(weights))}), "domain": Domain((Integer(name="x", lower=0, upper=99),))}
     return bare(weights=weights, **usual | changes)
 
 
@@ -248,9 +245,7 @@ def test_weighted_data_may_be_text_and_a_kernel_a_value_or_its_text():
     read = from_frame(frame.astype(str), weight="w")  # as a CSV reader returns it
     assert read.weights.tolist() == frame["w"].tolist() and read.to_frame()["age"].tolist() == frame["age"].tolist()
     numbers = frame.drop(columns="city")
-    by_text, by_value = (
-        from_frame(numbers, weight="w", kernel=k).kernel for k in ("gaussian:lengthscale=2.5", Gaussian(2.5))
-    )
+    by_text, by_value = (from_frame(numbers, weight="w", kernel=k).kernel for k in ("gaussian:lengthscale=2.5", Gaussian(2.5)))
     assert by_text == by_value == Gaussian(2.5) != from_frame(numbers.rename(columns={"w": "weight"})).kernel
 
 

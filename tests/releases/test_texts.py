@@ -126,9 +126,7 @@ def check_silent(result: Result, hostile: str) -> None:
     shown = result.stdout + result.stderr
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert hostile not in shown
-    assert not any(
-        line.startswith(FORGED_LINE.strip()[:12]) or line.startswith(FORGED_LINE[:14]) for line in shown.splitlines()
-    )
+    assert not any(line.startswith(FORGED_LINE.strip()[:12]) or line.startswith(FORGED_LINE[:14]) for line in shown.splitlines())
     assert all(c == "\n" or not is_hidden(c) for c in shown)
 
 
@@ -191,9 +189,7 @@ def test_a_function_file_keeps_the_same_rule(tmp_path: Path) -> None:
     domain = Domain((Real(name="x", lower=-3.0, upper=3.0), Real(name="y", lower=0.0, upper=1.0)))
     frame = domain.decode(domain.draw(40, 3))
     path = tmp_path / "ridge.kme"
-    release_side.publish_function(
-        frame, domain, epsilon=1.0, delta=1e-6, kind="ridge", target="y", rehearsal=1, output=path
-    )
+    release_side.publish_function(frame, domain, epsilon=1.0, delta=1e-6, kind="ridge", target="y", rehearsal=1, output=path)
     header = json.loads(members_of(path)["release.json"])
     for number, keys in enumerate(texts_within(header)):
         hostile = HOSTILE[number % len(HOSTILE)]
@@ -214,12 +210,8 @@ def test_a_domain_or_a_release_with_a_hostile_text_is_refused_before_it_is_publi
             lambda hostile=hostile: Integer(name=hostile, lower=0, upper=1),
             lambda hostile=hostile: Text(name="code", length=4, alphabet="".join(dict.fromkeys(hostile))),
             lambda hostile=hostile: Date(name="day", lower="2000-01-01" + hostile, upper="2001-01-01"),
-            lambda hostile=hostile: Date(
-                name="day", lower="2000-01-01", upper="2001-01-01", default=f"2000-06-01{hostile}"
-            ),
-            lambda hostile=hostile: Date(
-                name="day", lower="2000-01-01", upper="2001-01-01", edges=[f"2000-06-01{hostile}"]
-            ),
+            lambda hostile=hostile: Date(name="day", lower="2000-01-01", upper="2001-01-01", default=f"2000-06-01{hostile}"),
+            lambda hostile=hostile: Date(name="day", lower="2000-01-01", upper="2001-01-01", edges=[f"2000-06-01{hostile}"]),
         ):
             with pytest.raises(DomainError, match=r"(?s)\(U\+[0-9A-F]+\).*no reader takes.*Remove it") as caught:
                 make()
@@ -227,11 +219,7 @@ def test_a_domain_or_a_release_with_a_hostile_text_is_refused_before_it_is_publi
         with pytest.raises(ValueError, match=r"(?s)has an? .*\(U\+[0-9A-F]+\).*on one line"):
             Derived(column=Integer(name="new", lower=0, upper=1), expression=f"where(city == '{hostile}', 1, 0)")
         statement = mixed_release.statement.to_dict()
-        for field, value in (
-            ("taken_as_public", [hostile]),
-            ("versions", {hostile: "1"}),
-            ("versions", {"numpy": hostile}),
-        ):
+        for field, value in (("taken_as_public", [hostile]), ("versions", {hostile: "1"}), ("versions", {"numpy": hostile})):
             with pytest.raises(StatementError, match=f"^{field} (has a text with|must map)") as refused:
                 PrivacyStatement.from_dict(statement | {field: value})
             assert str(refused.value).isprintable()
@@ -291,9 +279,7 @@ def test_the_curators_commands_show_no_hostile_text(tmp_path: Path) -> None:
         common = ["--domain", str(domain), "--delta", "1e-6"]
         level = json.dumps(hostile).replace("\x7f", "\\u007f").replace("\\udbff\\udfff", "\\U0010ffff")
         level = level.replace("\\udb40\\udc41", "\\U000e0041")
-        domain.write_text(
-            f'[[column]]\nname = "city"\nkind = "categorical"\nlevels = ["Basel", {level}]\n', encoding="utf-8"
-        )
+        domain.write_text(f'[[column]]\nname = "city"\nkind = "categorical"\nlevels = ["Basel", {level}]\n', encoding="utf-8")
         for command in (publish, ["plan", "--rows", "20"]):
             result = release_side_run(*command, *common)
             assert result.exit_code == 1 and "column city: a level has" in result.stderr
@@ -312,8 +298,7 @@ def test_a_ledger_shows_no_hostile_text(tmp_path: Path) -> None:
         assert not path.exists()  # a name that looks like another's would have a budget of its own
         assert release_side_run("ledger", "init", str(path), "--table", "census", *budget).exit_code == 0
         changed = [
-            replace(entry, facts=entry.facts.replace('"census"', json.dumps(hostile)))
-            for entry in LedgerFile(path).unverified()
+            replace(entry, facts=entry.facts.replace('"census"', json.dumps(hostile))) for entry in LedgerFile(path).unverified()
         ]
         assert any(json.dumps(hostile) in entry.facts for entry in changed)
         # a chain that fits, with a name that no ledger of ours would have

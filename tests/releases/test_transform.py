@@ -60,9 +60,7 @@ def test_a_derived_cell_is_its_expression_by_hand():
     ],
 )  # fmt: skip
 @pytest.mark.slow
-def test_a_question_about_derived_columns_is_one_about_their_expressions(
-    mixed_release, transformed, question, same_question
-):
+def test_a_question_about_derived_columns_is_one_about_their_expressions(mixed_release, transformed, question, same_question):
     found, wanted = transformed.expectation(question), mixed_release.expectation(same_question)
     assert found.value == wanted.value
     assert found.parts == wanted.parts and found.standard_error > 0

@@ -86,8 +86,7 @@ def test_the_gap_is_reached_where_projected_gradients_alone_give_up(name: str):
     """
     (G, b), allowed, tolerance = nearly_singular(), SETS[name], 1e-11
     assert (
-        convex_fit.duality_gap(G, b, allowed, convex_fit.minimise_quadratic(G, b, allowed, tolerance=tolerance))
-        > 100 * tolerance
+        convex_fit.duality_gap(G, b, allowed, convex_fit.minimise_quadratic(G, b, allowed, tolerance=tolerance)) > 100 * tolerance
     )
     w = convex_fit.solve_quadratic(G, b, allowed, tolerance=tolerance)
     assert convex_fit.duality_gap(G, b, allowed, w) <= tolerance

@@ -105,9 +105,7 @@ def test_rows_that_are_certain_have_the_features_of_the_numpy_map(name: str):
     found = expected_features(features, columns, dtype=torch.float64)
     np.testing.assert_allclose(found.rows(given).numpy(), features(rows), atol=1e-10)
     weights = rng.random(50)
-    np.testing.assert_allclose(
-        found.mean(given, torch.tensor(weights)).numpy(), weights @ found.rows(given).numpy(), atol=1e-12
-    )
+    np.testing.assert_allclose(found.mean(given, torch.tensor(weights)).numpy(), weights @ found.rows(given).numpy(), atol=1e-12)
 
 
 @every("name", KERNELS)
@@ -140,9 +138,7 @@ def test_the_default_kernel_has_a_bound_of_one_and_shares_of_it():
         rows = PEOPLE.draw(30, 0)
         np.testing.assert_allclose(kernel.diagonal(rows), 1.0, rtol=1e-12)
         assert label_of(kernel) == (None if target is None else PEOPLE.position(target))
-    numbers = Domain(
-        (Real(name="a", lower=0, upper=1), Real(name="b", lower=0, upper=10), Real(name="c", lower=-5, upper=5))
-    )
+    numbers = Domain((Real(name="a", lower=0, upper=1), Real(name="b", lower=0, upper=10), Real(name="c", lower=-5, upper=5)))
     wide = Domain(tuple(Real(name=f"x{j}", lower=0, upper=2) for j in range(101)))
     kernel = generator_kernel(wide)  # one Gaussian for columns of one range; no ranges of so many
     assert isinstance(kernel, OnColumns) and kernel.kernel == Gaussian(float(2 * np.sqrt(101 / 6)))
@@ -169,9 +165,7 @@ def test_the_label_is_the_column_crossed_with_all_others():
     assert label_of(LABELLED) == label_of(Product((number, label))) == label_of(Product((label, number))) == 3
     assert label_of(margin_kernel(PEOPLE)) is None
     assert label_of(table_kernel(PEOPLE)) is None and label_of(Gaussian(1.0) * Gaussian(2.0)) is None
-    assert (
-        label_of(OnColumns(Scaled(2.0, Product((OnColumns(CELL, (1,)), OnColumns(Gaussian(1.0), (0,))))), (0, 3))) == 3
-    )
+    assert label_of(OnColumns(Scaled(2.0, Product((OnColumns(CELL, (1,)), OnColumns(Gaussian(1.0), (0,))))), (0, 3))) == 3
 
 
 def test_without_torch_it_is_refused_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

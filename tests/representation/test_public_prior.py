@@ -99,9 +99,7 @@ def test_signed_weights_carry_the_step_to_a_fifth_of_the_noise(noise_scale: floa
     weights = weights_for("signed", case.points, measurement, n_public=100)
     assert np.linalg.norm(case.features.T @ weights - case.step(noise_scale, 0)) <= 0.2001 * noise_scale
     least = 0.99 * np.abs(weights).sum()
-    assert np.abs(weights_for("signed", case.points, measurement, bound=least, n_public=100)).sum() <= least * (
-        1 + 1e-9
-    )
+    assert np.abs(weights_for("signed", case.points, measurement, bound=least, n_public=100)).sum() <= least * (1 + 1e-9)
 
 
 @every("view", ["probability", "bounded"])

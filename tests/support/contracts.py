@@ -83,16 +83,12 @@ SHIFT_INVARIANT = [
     KernelCase("multi-scale", MultiScale((0.5, 1.0, 4.0)), (0, 0)),
     KernelCase("indicator", Indicator(3), (3, 3)),
     KernelCase("periodic", Periodic(5.0, (0.3, 1.0)), (0, 0)),
-    KernelCase(
-        "softened-product", SoftenedProduct((MultiScale((1.0, 3.0)), Indicator(4), Gaussian(2.0)), 0.4), (0, 4, 0)
-    ),
+    KernelCase("softened-product", SoftenedProduct((MultiScale((1.0, 3.0)), Indicator(4), Gaussian(2.0)), 0.4), (0, 4, 0)),
     KernelCase("sum", Sum((Gaussian(1.0), Laplacian(5.0))), (0, 0)),
     KernelCase("product", Product((OnColumns(Gaussian(2.0), (1,)), OnColumns(Indicator(3), (0,)))), (3, 0)),
     KernelCase("scaled", Scaled(2.5, Gaussian(2.0)), (0, 0)),
     KernelCase("on-columns", OnColumns(MultiScale((1.0, 2.0)), (2, 0)), (0, 5, 0)),
-    KernelCase(
-        "sum of products", 0.5 * OnColumns(Gaussian(1.0), (0,)) * OnColumns(Indicator(3), (1,)) + Gaussian(3.0), (0, 3)
-    ),
+    KernelCase("sum of products", 0.5 * OnColumns(Gaussian(1.0), (0,)) * OnColumns(Indicator(3), (1,)) + Gaussian(3.0), (0, 3)),
     KernelCase("matern 1/2", Matern(0.5, 2.0), (0, 0)),
     KernelCase("matern 5/2", Matern(2.5, 1.5), (0, 0, 0)),
     KernelCase("rational quadratic", RationalQuadratic(0.7, 1.5), (0, 0)),

@@ -80,9 +80,7 @@ def squared_distance(a: Array, b: Array) -> int:
     return sum((int(x) - int(y)) ** 2 for x, y in zip(a, b, strict=True))
 
 
-every_map = pytest.mark.parametrize(
-    "maps", [SOME_MAPS, pytest.param(FEATURE_MAPS, marks=pytest.mark.product)], ids=["some", "all"]
-)
+every_map = pytest.mark.parametrize("maps", [SOME_MAPS, pytest.param(FEATURE_MAPS, marks=pytest.mark.product)], ids=["some", "all"])
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1e308, -0.0, 5e-324, 1e22, -1.0, 0.0, 2.0, 7.0, 2.0**63]
 
 
@@ -120,9 +118,7 @@ def assert_integers_fit(z: Array, *, nonnegative: bool = False) -> None:
         assert not nonnegative or min(whole) >= 0
 
 
-HUGE = st.sampled_from(
-    [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e154, 1e160, 5e-324, -0.0, 2.0**30, 2.0**31, 2.0**63, 1.0, -1.0]
-)
+HUGE = st.sampled_from([np.nan, np.inf, -np.inf, 1e308, -1e308, 1e154, 1e160, 5e-324, -0.0, 2.0**30, 2.0**31, 2.0**63, 1.0, -1.0])
 COORDINATE = st.floats(width=64) | HUGE | st.floats(-1, 1) | st.floats(0.999999, 1.000001)
 
 

@@ -36,9 +36,7 @@ class Classifier:
         assert self.target not in frame.columns
         self.calls.append("predict_proba")
         slope = np.linspace(-0.4, 0.4, len(self.classes_))
-        push = np.exp(
-            np.outer(np.round(frame["x"].to_numpy(dtype=float)) + frame["n"].to_numpy(dtype=float) - 4, slope)
-        )
+        push = np.exp(np.outer(np.round(frame["x"].to_numpy(dtype=float)) + frame["n"].to_numpy(dtype=float) - 4, slope))
         return push / push.sum(axis=1, keepdims=True)
 
     def predict(self, frame: pd.DataFrame) -> np.ndarray:

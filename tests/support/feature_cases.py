@@ -25,9 +25,7 @@ def worst_rows(start: Array, numbers: list[int], value: Callable[[Array], float]
 
     if not free.any():
         return start, value(start)
-    best = minimize(
-        lambda flat: -value(with_numbers(flat)), start[free], method="Nelder-Mead", options={"maxfev": tries}
-    )
+    best = minimize(lambda flat: -value(with_numbers(flat)), start[free], method="Nelder-Mead", options={"maxfev": tries})
     return with_numbers(best.x), -float(best.fun)
 
 

@@ -185,9 +185,7 @@ def check_file(data: bytes) -> None:
             assert _is_shown(finding) and len(finding) < 3000, finding
 
 
-header_changes = st.tuples(
-    st.integers(0), st.sampled_from(["set"] * 3 + ["remove", "wrap", "twice", "number"]), odd_values
-)
+header_changes = st.tuples(st.integers(0), st.sampled_from(["set"] * 3 + ["remove", "wrap", "twice", "number"]), odd_values)
 
 
 @fuzzed(st.integers(0, 10_000), st.lists(header_changes, min_size=1, max_size=3))

@@ -39,9 +39,7 @@ def drawn(kernel: Kernel, domain: Domain, dimension: int = 40) -> FeatureMap:
 
     def leaf(part: Kernel, columns: tuple[int, ...], name: str) -> FeatureMap:
         missing = [i for i, j in enumerate(columns) if domain.columns[j].missing]
-        return RandomFourier.draw(
-            part, n_columns=len(columns), dimension=dimension, missing_columns=missing, rng=len(name)
-        )
+        return RandomFourier.draw(part, n_columns=len(columns), dimension=dimension, missing_columns=missing, rng=len(name))
 
     return composed_features(kernel, tuple(range(len(domain))), leaf)
 

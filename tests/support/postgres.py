@@ -76,9 +76,7 @@ def started() -> Iterator[Server]:
             os.chown(folder, user.pw_uid, user.pw_gid)
         _run([programs / "initdb", "-D", folder / "data", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync"])
         settings = [f"-c {each}" for each in (*_SETTINGS, f"unix_socket_directories={folder}")]
-        _run(
-            [programs / "pg_ctl", "-D", folder / "data", "-w", "-l", folder / "log", "-o", " ".join(settings), "start"]
-        )
+        _run([programs / "pg_ctl", "-D", folder / "data", "-w", "-l", folder / "log", "-o", " ".join(settings), "start"])
         server = Server(folder, programs)
         try:
             yield server

@@ -123,10 +123,7 @@ def check(folder: Path, older: bytes) -> str:
     if partial.exists():  # whole: what was drawn becomes a release, counted once
         assert drawn and spends == 1
         release_side.finish(partial, folder / "finished.kme")
-        assert (
-            validate_release(folder / "finished.kme") == []
-            and len(ledger.Ledger(folder / "ledger").accounts()[0].releases) == 1
-        )
+        assert validate_release(folder / "finished.kme") == [] and len(ledger.Ledger(folder / "ledger").accounts()[0].releases) == 1
     others = {path.name for path in folder.iterdir()} - {
         "ledger", "ledger-journal", "out.kme", "out.kme.under-way", "finished.kme", "drawn",
     }  # fmt: skip

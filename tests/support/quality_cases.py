@@ -25,9 +25,7 @@ def people(n: int, seed: int = 0) -> pd.DataFrame:
     age, town = rng.integers(0, 100, n), rng.choice(["A", "B", EVIL], n, p=[0.6, 0.3, 0.1])
     hours = np.clip(np.where(age < 18, 0, rng.normal(36, 8, n)), 0, 80).astype(int)
     pay = np.clip(20 * hours + rng.normal(0, 40, n), 0, 1000).round(2)
-    frame = pd.DataFrame(
-        {"town": town, "age": age, "pay": pay, "hours-per-week": hours, "ill": rng.random(n) < age / 150}
-    )
+    frame = pd.DataFrame({"town": town, "age": age, "pay": pay, "hours-per-week": hours, "ill": rng.random(n) < age / 150})
     frame = frame.astype(str)
     frame.loc[rng.random(n) < 0.05, "pay"] = ""
     return frame

@@ -89,6 +89,4 @@ def main(paths: list[Path], readers: list[str], large: bool) -> None:
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    main(
-        [Path(word) for word in words if word.endswith(".kme")], [w for w in words if w in READERS], "--large" in words
-    )
+    main([Path(word) for word in words if word.endswith(".kme")], [w for w in words if w in READERS], "--large" in words)

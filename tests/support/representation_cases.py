@@ -21,24 +21,18 @@ from kmeanalyst.representation.mixture.reduced_set import reduced_set
 from kmeanalyst.representation.wanted import Wanted
 
 
-def measured(
-    feature_map: FeatureMap, rows: Array, *, noise_scale: float, n_rows: int | None = None, seed: int = 0
-) -> Measurement:
+def measured(feature_map: FeatureMap, rows: Array, *, noise_scale: float, n_rows: int | None = None, seed: int = 0) -> Measurement:
     """A simulated measurement: the mean features of the rows, plus noise from a seed. It has no privacy guarantee."""
     mean = feature_mean(feature_map, rows)
     return measured_mean(feature_map, mean, noise_scale=noise_scale, n_rows=n_rows or len(rows), seed=seed)
 
 
-def measured_mean(
-    feature_map: FeatureMap, mean: Array, *, noise_scale: float, n_rows: int, seed: int = 0
-) -> Measurement:
+def measured_mean(feature_map: FeatureMap, mean: Array, *, noise_scale: float, n_rows: int, seed: int = 0) -> Measurement:
     """A simulated measurement of a mean feature (F,)."""
     noisy = mean + noise_scale * np.random.default_rng(seed).standard_normal(len(mean))
     unit = mean_unit(n_rows=n_rows, feature_map=feature_map)
     integers = np.rint(noisy / unit).astype(np.int64)
-    return Measurement.from_sum(
-        integers, grid_scale=noise_scale / unit, n_rows=n_rows, feature_map=feature_map, noise_law=GAUSSIAN
-    )
+    return Measurement.from_sum(integers, grid_scale=noise_scale / unit, n_rows=n_rows, feature_map=feature_map, noise_law=GAUSSIAN)
 
 
 def people(n: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -75,9 +69,7 @@ def simulated(domain: Domain, rows: Array, *, noise_scale: float, dimension: int
 def place_points(measurement: Measurement, domain: Domain, *, n_points: int, **options) -> tuple[Array, Array]:
     """Points and probability weights as near to the measurement itself as they get: nothing is denoised."""
     wanted = Wanted(n_points=n_points, **{name: options.pop(name) for name in ("view", "public") if name in options})
-    return reduced_set(
-        measurement.feature_map, measurement.vector, domain, wanted, **{"enough": measurement.noise_scale} | options
-    )
+    return reduced_set(measurement.feature_map, measurement.vector, domain, wanted, **{"enough": measurement.noise_scale} | options)
 
 
 TOGETHER = Domain((

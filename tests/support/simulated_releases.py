@@ -73,9 +73,7 @@ def weighted_points(
 ) -> Release:
     """Weighted points without a measurement; of equal weights by default."""
     weights = np.full(len(points), 1 / len(points)) if weights is None else weights
-    return Release(
-        points=points, weights=weights, measurement=None, kernel=kernel or Gaussian(1.0), domain=domain, statement=None
-    )
+    return Release(points=points, weights=weights, measurement=None, kernel=kernel or Gaussian(1.0), domain=domain, statement=None)
 
 
 def statement_of(measurement: Measurement, noise: GaussianNoise) -> PrivacyStatement:

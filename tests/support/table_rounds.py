@@ -118,9 +118,7 @@ def allowance_of_scores(sizes: tuple[int, ...], step: int) -> float:
     return math.sqrt(sum((2 * step + size) ** 2 for size in sizes))
 
 
-def exact_tables(
-    rows: Array, heights: Array = HEIGHTS, *, codes: Any = None, tables: CellFeatures | None = None
-) -> Array:
+def exact_tables(rows: Array, heights: Array = HEIGHTS, *, codes: Any = None, tables: CellFeatures | None = None) -> Array:
     """The exact vector of all tables, in a round whose allowance is exactly what the heights need."""
     tables = tables or Tables()
     rounds = opened(
@@ -130,9 +128,7 @@ def exact_tables(
     return recorder_of(rounds).vectors[0]
 
 
-def exact_scores(
-    rows: Array, guesses: Array, step: int, *, codes: Any = None, tables: CellFeatures | None = None
-) -> Array:
+def exact_scores(rows: Array, guesses: Array, step: int, *, codes: Any = None, tables: CellFeatures | None = None) -> Array:
     """The exact scores of all tables, in a round whose allowance is exactly what they need."""
     tables = tables or Tables()
     sizes = tuple(np.diff(tables.starts).tolist())

@@ -296,9 +296,7 @@ def _plain(value: Any) -> Any:
 
 # ---------------------------------------------------------------- differences of means and shares
 
-_Share = tuple[
-    float, float, float
-]  # of a level, or of missing cells; the error of a release's, else 0; 1/n of n rows, else 0
+_Share = tuple[float, float, float]  # of a level, or of missing cells; the error of a release's, else 0; 1/n of n rows, else 0
 _MOST_LEVELS = 30  # levels of a column: those that are most frequent in the sample
 
 
@@ -361,9 +359,7 @@ class _Released:
         return found.value, found.standard_error, 0.0
 
     def _where(self, holds: Callable[[Array], Array]) -> Callable[[pd.DataFrame], Array]:
-        return lambda frame: holds(self.column.encode(frame[self.column.name])[0].reshape(len(frame), -1)[:, 0]).astype(
-            float
-        )
+        return lambda frame: holds(self.column.encode(frame[self.column.name])[0].reshape(len(frame), -1)[:, 0]).astype(float)
 
     def moments(self) -> tuple[float, float, float]:
         found = expectation(
@@ -400,19 +396,13 @@ def _summed(blocks: Iterable[Array], domain: Domain) -> _Quantities:
     return sums
 
 
-def _standardised_differences(
-    ours: _Quantities, theirs: _Quantities, sides: tuple[str, str]
-) -> tuple[pd.DataFrame, list[str]]:
+def _standardised_differences(ours: _Quantities, theirs: _Quantities, sides: tuple[str, str]) -> tuple[pd.DataFrame, list[str]]:
     """Every mean, share of a level and share of missing cells on both sides, and notes: see Comparison.
 
     Standard errors of releases' values are those of Release.expectation.
     """
     notes: list[str] = []
-    lines = [
-        line
-        for (column, own), (_, other) in zip(ours, theirs, strict=True)
-        for line in _lines_of(column, own, other, notes)
-    ]
+    lines = [line for (column, own), (_, other) in zip(ours, theirs, strict=True) for line in _lines_of(column, own, other, notes)]
     frame = pd.DataFrame(lines, columns=["column", "quantity", *sides, "difference", "standard_error"])
     order = np.argsort(-(frame["difference"].abs() / frame["standard_error"]).fillna(-1.0).to_numpy(), kind="stable")
     return frame.iloc[order].reset_index(drop=True), notes

@@ -64,9 +64,7 @@ OF_TABLES = "noise-aware independence test of measured tables (weighted χ²)"
 _INDEPENDENT_ROWS = "the table's rows are taken to be independent draws from the population"
 
 
-def independence_test(
-    release: ReleaseData, columns_a: Names, columns_b: Names, *, given: str | None = None
-) -> TestResult:
+def independence_test(release: ReleaseData, columns_a: Names, columns_b: Names, *, given: str | None = None) -> TestResult:
     """Test whether columns A of a release are independent of columns B.
 
     columns_a, columns_b   a name or several, or positions; distinct.
@@ -112,8 +110,7 @@ def test_of_tables(release: ReleaseData, pairs: Sequence[tuple[str, str]], given
     Pairs are chosen for counting more often where sampling makes their columns seem related: p = 1 for others keeps the level.
     """
     tables = [
-        strata_of(release, *pair) if given is None else contingency_test.measured_strata(release, *pair, given)
-        for pair in pairs
+        strata_of(release, *pair) if given is None else contingency_test.measured_strata(release, *pair, given) for pair in pairs
     ]
     tested = [(strata, contingency_test.Contrasts.of(strata)) for strata in tables if strata is not None]
     notes: tuple[str, ...] = ()
@@ -188,9 +185,7 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
     spread = points.covariance(missed)
     u, v = (points.covariance(each) for each in at_points)
     sampling = u[np.ix_(a, a)] * v[np.ix_(b, b)]  # Cov of u_a v_b under independence: Σ_A(a, a′) Σ_B(b, b′)
-    one = difference_along(
-        vectors, estimates, evidence.row_variance * sampling + points.doubt * spread, evidence.measurement
-    )
+    one = difference_along(vectors, estimates, evidence.row_variance * sampling + points.doubt * spread, evidence.measurement)
     tested = one.whitened(np.diag(variances))
     bias = one.covariance.diagonal() - points.doubt * spread.diagonal()
     seen = 1 - float(spread.trace() / max(points.covariance(values).trace(), 1e-12))

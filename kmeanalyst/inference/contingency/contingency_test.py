@@ -112,9 +112,7 @@ def measured_strata(release: ReleaseData, a: str, b: str, given: str | None) -> 
     columns = [name for name in (a, b, given) if name is not None]
     for name in columns:
         if name not in release.domain.names:
-            raise ValueError(
-                f"no column {name!r} was measured: there are {', '.join(release.domain.names)}. Name one of these."
-            )
+            raise ValueError(f"no column {name!r} was measured: there are {', '.join(release.domain.names)}. Name one of these.")
     if len(set(columns)) < len(columns):
         raise ValueError(f"a column is never independent of itself, got {columns}. Name different columns.")
     strata = strata_of(release, a, b, given)

@@ -208,9 +208,7 @@ class SurvivalCurve(Printed):
 
     def __repr__(self) -> str:
         notes = "".join(f"\nnote: {note}" for note in self.notes)
-        return (
-            f"survival of {self.event} by {self.time}\n{self.curve.drop(columns=[*PARTS]).round(4).to_string()}{notes}"
-        )
+        return f"survival of {self.event} by {self.time}\n{self.curve.drop(columns=[*PARTS]).round(4).to_string()}{notes}"
 
 
 def survival(
@@ -263,9 +261,7 @@ def _edges(release: ReleaseData, time: str, column: Number) -> Array:
         j = release.domain.position(time)
         edges = np.array(features.kernel.edges[j], dtype=float)
         values_above = column.multiples(edges, np.ceil) if column.spacing else edges
-        first, atoms = (
-            column.decode(codes).to_numpy(dtype=float) for codes in (values_above, np.array(features.kernel.atoms[j]))
-        )
+        first, atoms = (column.decode(codes).to_numpy(dtype=float) for codes in (values_above, np.array(features.kernel.atoms[j])))
         if not column.spacing:
             return np.unique([float(f"{value:.6g}") for value in first])
         ends = np.unique(np.round(np.concatenate([first, atoms, atoms + column.spacing]), 9))

@@ -51,13 +51,9 @@ def draws(
     (2, 6000)
     """
     if not is_whole(m, 2):
-        raise ValueError(
-            f"m must be at least 2, got {m!r:.80}: a whole number of tables, whose spread gives errors. Pass m=20."
-        )
+        raise ValueError(f"m must be at least 2, got {m!r:.80}: a whole number of tables, whose spread gives errors. Pass m=20.")
     if rows is not None and not is_whole(rows, 1):
-        raise ValueError(
-            f"rows must be at least 1, got {rows!r:.80}. Leave it out for as many as the private table has."
-        )
+        raise ValueError(f"rows must be at least 1, got {rows!r:.80}. Leave it out for as many as the private table has.")
     rng = np.random.default_rng(rng)
     frame, _, drawn, n = _drawn(release, m, columns, rng)
     codes = [pd.factorize(frame[name], sort=True)[0] for name in frame]

@@ -91,9 +91,7 @@ program computes from the rows and one weight alone are wrong.
 """
 
 
-def write_draws(
-    release: ReleaseData, folder: str | Path, tables: Sequence[pd.DataFrame], *, keep_formulas: bool = False
-) -> int:
+def write_draws(release: ReleaseData, folder: str | Path, tables: Sequence[pd.DataFrame], *, keep_formulas: bool = False) -> int:
     """Write rows_1.csv … rows_m.csv, README.txt and rule.json; how many text cells got an apostrophe (see `export`)."""
     m, first = len(tables), tables[0]
     r = _R_DRAWS.format(m=m, n=len(first), reading=_reading(release.columns, first))
@@ -103,9 +101,7 @@ def write_draws(
     return _write(release, Path(folder), frames, rule, _DRAWS.format(m=m), keep_formulas)
 
 
-def write_replicates(
-    release: ReleaseData, folder: str | Path, frame: pd.DataFrame, *, keep_formulas: bool = False
-) -> int:
+def write_replicates(release: ReleaseData, folder: str | Path, frame: pd.DataFrame, *, keep_formulas: bool = False) -> int:
     """Write rows.csv with its weights, README.txt and rule.json; how many text cells got an apostrophe (see `export`)."""
     R = sum(str(name).startswith("replicate_") for name in frame)
     r = _R_REPLICATES.format(R=R, reading=_reading(release.columns, frame))

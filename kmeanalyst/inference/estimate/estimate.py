@@ -434,9 +434,7 @@ def pictured(frame: pd.DataFrame, numbers: Array, *, index: bool = True) -> str:
         line = f'<path d="M{left:.1f} 7H{right:.1f}" stroke="#0072B2" stroke-width="2"/>'
         dot = f'<circle cx="{value:.1f}" cy="7" r="3.5" fill="#0072B2"/>'
         picture = (
-            ""
-            if np.isnan(value + left + right)
-            else f'<svg width="150" height="14" aria-hidden="true">{zero}{line}{dot}</svg>'
+            "" if np.isnan(value + left + right) else f'<svg width="150" height="14" aria-hidden="true">{zero}{line}{dot}</svg>'
         )
         html = html.replace(f"<td>{mark}</td>", f"<td>{picture}</td>", 1)
     return html

@@ -234,9 +234,7 @@ def _note_on(population: Population, condition: str) -> str:
     for name, _, value in asked.compared:
         low, high = getattr(columns[name], "natural_bounds", (-np.inf, np.inf))
         if isinstance(value, float) and not low <= value <= high:
-            return (
-                f"{name} is {low:g} to {high:g} by the domain, so that a comparison with {value:g} leaves nothing open"
-            )
+            return f"{name} is {low:g} to {high:g} by the domain, so that a comparison with {value:g} leaves nothing open"
     if not is_condition or not any(columns[name].missing for name in asked.columns):
         return ""
     frame, false = population.model.frame.iloc[: len(population.weights)], asked.denied()
@@ -278,9 +276,7 @@ def answer(
 def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Estimates:
     known = _parts(distribution.model, [one.influence for one in statistics if one.influence is not None])
     unknown: Parts = dict.fromkeys(PARTS, np.nan)
-    return Estimates(
-        _estimate(distribution, one, unknown if one.influence is None else next(known)) for one in statistics
-    )
+    return Estimates(_estimate(distribution, one, unknown if one.influence is None else next(known)) for one in statistics)
 
 
 def _parts(model: ErrorModel | IndependentErrors, influences: Sequence[Array]) -> Iterator[Parts]:
@@ -299,9 +295,7 @@ def estimate(distribution: Distribution, statistic: Statistic) -> Estimate:
 
 def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
     influence, question, by, error = statistic.influence, statistic.question, statistic.interval_by, float(total(parts))
-    possible = (
-        statistic.possible if distribution.view in ("fitted", SAMPLE) else None
-    )  # others show the weights as they are
+    possible = statistic.possible if distribution.view in ("fitted", SAMPLE) else None  # others show the weights as they are
     value = float(statistic.value if possible is None else np.clip(statistic.value, *possible))
     if error <= _ROUNDING * abs(value):  # the same of all rows
         error, parts = 0.0, {name: part and 0.0 for name, part in parts.items()}

@@ -64,7 +64,7 @@ def unresolved_mass(
 
 
 def _mass_between(release: ReleaseData, name: str, asked: Sequence[tuple[str, float]]) -> float:
-    """The most, at 95 %, that values of a column may have which are below and above others, by the counts of ranges that hold them."""
+    """The most, at 95 %, that values of a column between others may have, by the counts of ranges that hold them."""
     column: Any = release.domain[name]
     bottom, top = column.natural_bounds
     low = max([bottom, *(value for sign, value in asked if sign in _ABOVE)])
@@ -176,9 +176,7 @@ def conditions_joined(asked: Expression) -> list[str]:
     by_columns: dict[frozenset[str], list[str]] = {}
     for part in asked.joined:
         by_columns.setdefault(frozenset(parse(part).columns), []).append(part)
-    return [
-        parts[0] if len(parts) == 1 else " and ".join(f"({part})" for part in parts) for parts in by_columns.values()
-    ]
+    return [parts[0] if len(parts) == 1 else " and ".join(f"({part})" for part in parts) for parts in by_columns.values()]
 
 
 def mass_of_pair(release: ReleaseData, conditions: Sequence[str]) -> float | None:
@@ -255,9 +253,7 @@ def _column(release: ReleaseData, name: str) -> Column | None:
     return release.domain[name] if name in release.domain.names else None
 
 
-def _mass_near(
-    release: ReleaseData, name: str, value: float, frame: pd.DataFrame, weights: Array
-) -> tuple[float, float, float]:
+def _mass_near(release: ReleaseData, name: str, value: float, frame: pd.DataFrame, weights: Array) -> tuple[float, float, float]:
     """The rows' share of a value, and the least and the most probability of those that the measurement does not tell from it.
 
     By the rows, and by the noisy counts of the narrowest range that holds it, and of the one in tables of pairs.

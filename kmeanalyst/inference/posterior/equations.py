@@ -121,9 +121,7 @@ class _Blocks:
     inner: Any
 
     @classmethod
-    def of(
-        cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float
-    ) -> Any:
+    def of(cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float) -> Any:
         """An identity where cells are so many more than rows that the eigenvalues of C but 0 are alike."""
         if len(covariance.mean) > _MORE_CELLS * len(covariance.weights):
             return eye_array(len(covariance.mean), format="csr")
@@ -285,9 +283,7 @@ class Equations:
     inverse: Any  # nearly: `_Blocks` or an identity; of few features the inverse itself
 
     @classmethod
-    def of(
-        cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float
-    ) -> Equations:
+    def of(cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float) -> Equations:
         """Those of tables' cells."""
         noise_variance = solvable_noise(noise_variance, covariance, spread)
         return cls(covariance, spread, noise_variance, _Blocks.of(covariance, feature_map, spread, noise_variance))

@@ -306,9 +306,7 @@ class Interactions:
             trend = self._trend(i, cells, means * roots[:, None])
             yield i, own, self._most(i, ranges, cells, means, roots), trend, means
 
-    def _between(
-        self, prepared: list[_Places], rest: Array, total: Array
-    ) -> Iterator[tuple[Array, Array, Array, Array]]:
+    def _between(self, prepared: list[_Places], rest: Array, total: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
         """For each set the variance (k,) between its cells beyond chance, means (c, k) times roots (c,) of shares, these, and which
         cells (c,) they are of.
         """
@@ -409,10 +407,7 @@ class Interactions:
         kept, of_cells = np.unique(cells, return_inverse=True)
         coarse = [np.unique(own, return_inverse=True)[1] for own in divmod(cells, self.sizes[pair[1]])]
         for variance, within in ((_WITHIN_PAIRS, coarse), (_WITHIN_TIED, [of_cells] * 2))[: 1 + (dependence >= _TIED)]:
-            fine = [
-                np.unique(cell * _PARTS + part, return_inverse=True)[1]
-                for cell, part in zip(within, parts, strict=True)
-            ]
+            fine = [np.unique(cell * _PARTS + part, return_inverse=True)[1] for cell, part in zip(within, parts, strict=True)]
             additive = len(kept) + sum(int(one.max() - cell.max()) for one, cell in zip(fine, within, strict=True))
             free = max(len(used) - additive, 0)
             yield _Tie(own, shares, (*fine, of_cells), of_cells, lifted[kept], free, variance)

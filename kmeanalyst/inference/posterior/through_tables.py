@@ -74,9 +74,7 @@ def around_points(measurement: Measurement, domain: Domain, rows: Array, weights
     return posterior_around(measurement, rows, weights, spread, determined)
 
 
-def posterior_around(
-    measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float
-) -> Posterior:
+def posterior_around(measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float) -> Posterior:
     features = measurement.even_features(rows)
     covariance, target = FeatureCovariance.of(features, weights), measurement.with_even_noise(measurement.vector)
     assert isinstance(measurement.feature_map, MarginFeatures)

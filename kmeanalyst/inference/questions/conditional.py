@@ -245,9 +245,7 @@ def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.
 
 Given: TypeAlias = Mapping[str, Any] | pd.DataFrame
 
-_OF_LEVELS = (
-    "this is of the released points: a mean or a probability with where= is of levels too, and of the fitted weights"
-)
+_OF_LEVELS = "this is of the released points: a mean or a probability with where= is of levels too, and of the fitted weights"
 _FAR = 0.5  # share of the prior variance: if the release leaves more, the answer is mostly extrapolated
 _ROUNDING = 1e-9
 
@@ -321,9 +319,7 @@ def given_rows(release: ReleaseData, given: Given) -> tuple[list[str], pd.DataFr
     """Column names, rows (q, k) of their values, and whether several were asked for; an error if they are not of the domain."""
     table: dict[Any, Any] = dict(given)
     if not table:
-        raise ValueError(
-            'given names no column: a conditional answer needs at least one value. Write given={"age": 40}.'
-        )
+        raise ValueError('given names no column: a conditional answer needs at least one value. Write given={"age": 40}.')
     lengths = {len(values) for values in table.values() if _is_list(values)}
     if len(lengths) > 1 or 0 in lengths:
         raise ValueError(

@@ -39,9 +39,7 @@ _ROUNDING = 1e-9
 _Z = float(ndtri(0.975)) * (1 - 1e-12)  # a 95 % interval reaches as far as all the mass that is not resolved
 
 
-def expectation(
-    release: ReleaseData, question: Question, *, where: Condition = None, view: View | None = None
-) -> Estimate:
+def expectation(release: ReleaseData, question: Question, *, where: Condition = None, view: View | None = None) -> Estimate:
     """E[question], or E[question | where], under the population the table was drawn from.
 
     question   an expression over column names ("hours * wage", "age > 50"), or a function of a DataFrame in
@@ -103,9 +101,7 @@ def count(release: ReleaseData, condition: Question, *, where: Condition = None,
     return _over_the_table(release, found, f"count({shown(condition)})", where, view)
 
 
-def _over_the_table(
-    release: ReleaseData, found: Estimate, question: str, where: Condition, view: View | None
-) -> Estimate:
+def _over_the_table(release: ReleaseData, found: Estimate, question: str, where: Condition, view: View | None) -> Estimate:
     """N · P(where) times a conditional expectation; ValueError where N is not known."""
     if release.statement is None:
         raise ValueError(
@@ -120,9 +116,7 @@ def _over_the_table(
     return replace(found * n_rows, question=question, possible=possible)
 
 
-def probability(
-    release: ReleaseData, condition: Question, *, where: Condition = None, view: View | None = None
-) -> Estimate:
+def probability(release: ReleaseData, condition: Question, *, where: Condition = None, view: View | None = None) -> Estimate:
     """The probability of a condition; ValueError if the question is not one.
 
     >>> release.probability("age > 50", where="sex == 'Male'")
@@ -221,9 +215,7 @@ def _most_of_all(population: Population, conditions: Sequence[str]) -> float:
     return float(np.clip(min(answer.interval(0.95)[1] for answer in answers), 0.0, 1.0))
 
 
-def statistic_of(
-    population: Distribution, values: Array, text: str, possible: tuple[float, float] | None = None
-) -> Statistic:
+def statistic_of(population: Distribution, values: Array, text: str, possible: tuple[float, float] | None = None) -> Statistic:
     """Σ v · values, from (n,) values at the rows of population.model.frame, which lie between the `possible` ones."""
     at_points = values[: len(population.weights)]
     if (certain := _by_declaration(population, at_points, text)) is not None:
@@ -233,9 +225,7 @@ def statistic_of(
     if condition and (population.view == "fitted" or 0 <= value <= 1):
         possible = (0.0, 1.0)
     if not -_ROUNDING <= value <= 1 + _ROUNDING and condition and population.view != "fitted":
-        notes = (
-            population.infeasible(f"{value:.4g} is not a probability", lambda same: float(same.weights @ at_points)),
-        )
+        notes = (population.infeasible(f"{value:.4g} is not a probability", lambda same: float(same.weights @ at_points)),)
     return _with_unresolved(population, answer(population, found, text, notes, possible=possible), text)
 
 
@@ -261,9 +251,7 @@ def conditions_by(release: ReleaseData, column: str, where: str | None = None) -
     """One condition for each level of a column, or node of a tree, joined with `where`."""
     kind = release.columns[column]
     if not isinstance(kind, Categorical):
-        raise ValueError(
-            f"{column} has no levels to group by: it is {kind.kind}. Name a column with levels, or use where."
-        )
+        raise ValueError(f"{column} has no levels to group by: it is {kind.kind}. Name a column with levels, or use where.")
     check_groups(kind, None, MOST_ASKED)
     conditions = [group.condition for group in groups_of(release.columns, column)][: -1 if kind.missing else None]
     return [condition if where is None else f"({where}) and {condition}" for condition in conditions]

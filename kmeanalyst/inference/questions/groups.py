@@ -65,9 +65,7 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
             f'probability("{words.example(column)}").'
         )
     elif bins is not None:
-        raise ValueError(
-            f"{name} has no ranges to bin: it is {column.kind}, and its groups are its levels. Leave bins out."
-        )
+        raise ValueError(f"{name} has no ranges to bin: it is {column.kind}, and its groups are its levels. Leave bins out.")
     else:
         assert isinstance(column, Categorical)
         levels = enumerate(column.levels)
@@ -98,9 +96,7 @@ def _depth(column: Tree, bins: int | Sequence[float] | None) -> int:
     if bins is None:
         return column.deepest()
     if not isinstance(bins, int):
-        raise ValueError(
-            f"{column.name} has a tree of codes: bins are the most groups, got {bins!r:.80}. Pass a number."
-        )
+        raise ValueError(f"{column.name} has a tree of codes: bins are the most groups, got {bins!r:.80}. Pass a number.")
     return column.deepest(bins)
 
 
@@ -143,9 +139,7 @@ def _number_groups(column: Number, written: str, bins: int | Sequence[float] | N
 def _equal(column: Number, n: int) -> list[Any]:
     """n + 1 edges that divide the column's bounds evenly on its scale, in natural units; fewer if there are fewer values."""
     if n < 1:
-        raise ValueError(
-            f"bins must be at least 1, got {n}: it is a number of ranges. Pass e.g. 10, or a list of edges."
-        )
+        raise ValueError(f"bins must be at least 1, got {n}: it is a number of ranges. Pass e.g. 10, or a list of edges.")
     low, high = column.bounds
     edges = _values(column, column.rounded(np.linspace(low, high, n + 1)))
     if isinstance(column, Cyclic):

@@ -215,9 +215,7 @@ def _chosen(release: ReleaseData, columns: Sequence[str] | None) -> tuple[tuple[
     whole = tuple(column.name for column in numbers if not column.missing)
     left_out = [column.name for column in numbers if column.missing]
     if not whole:
-        raise ValueError(
-            "no column of numbers without missing cells: name columns, and exclude missing ones with where."
-        )
+        raise ValueError("no column of numbers without missing cells: name columns, and exclude missing ones with where.")
     note = f"left out, as their cells may be missing: {', '.join(left_out)}; name them, and exclude those with where"
     return whole, (note,) if left_out else ()
 

@@ -25,7 +25,7 @@ from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _WIDE, _GRID = 0.1, 41  # an error of the distribution function from which it is computed at so many further values
 _ROUNDING = 1e-12  # added to the distribution function, so that 0.1 + 0.2 reaches 0.3
-_WIDENINGS, _AS_WIDE, _Z = 4, 1.05, 1.96  # rounds in which the error is looked up where the interval ends, until it is no larger there
+_WIDENINGS, _AS_WIDE, _Z = (4, 1.05, 1.96)  # rounds of looking up the error where the interval ends, until it is no larger there
 
 
 def cdf(
@@ -98,9 +98,7 @@ def median(release: ReleaseData, column: Question, *, where: Condition = None, v
 def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[Statistic]:
     """The quantiles of several orders (k,) of a population, and their influences."""
     if orders.ndim > 1 or not ((orders >= 0) & (orders <= 1)).all():
-        raise ValueError(
-            f"q must lie between 0 and 1, got {orders.tolist()!r:.80}: it is a probability. Pass e.g. 0.5."
-        )
+        raise ValueError(f"q must lie between 0 and 1, got {orders.tolist()!r:.80}: it is a probability. Pass e.g. 0.5.")
     asked = population.question(column)
     x = population.values(asked)
     support, cumulative = _steps(x[: len(population.weights)], population.weights)

@@ -53,9 +53,7 @@ def histogram(
     return histogram_of_groups(population_of(release, where=where, view=view), column, bins, level)
 
 
-def histogram_of_groups(
-    population: Population, column: str, bins: int | Sequence[float] | None, level: float
-) -> pd.DataFrame:
+def histogram_of_groups(population: Population, column: str, bins: int | Sequence[float] | None, level: float) -> pd.DataFrame:
     groups = groups_of(population.release.columns, column, bins)
     return histogram_frame(joint_probabilities(population, [groups]), groups, column, level)
 
@@ -98,9 +96,7 @@ def contingency(
     tables   how many such tables are asked for in all: the limits are those of all of them.
     """
     if len(set(columns)) < len(columns):
-        raise ValueError(
-            f"a table needs different columns, got {list(columns)}: only its diagonal is filled. Name one."
-        )
+        raise ValueError(f"a table needs different columns, got {list(columns)}: only its diagonal is filled. Name one.")
     groups = [groups_of(release.columns, name) for name in columns]
     check_table(groups, len(release), tables)
     found = joint_probabilities(population_of(release, where=where, view=view), groups, tables)
@@ -113,8 +109,7 @@ def joint_probabilities(population: Population, groups: Sequence[Sequence[Group]
     check_table(groups, len(population.model.frame), tables)
     held = [list(zip(_held(population, some), [group.condition for group in some], strict=True)) for some in groups]
     cells = (
-        (np.logical_and.reduce([holds for holds, _ in some]), " and ".join(text for _, text in some))
-        for some in product(*held)
+        (np.logical_and.reduce([holds for holds, _ in some]), " and ".join(text for _, text in some)) for some in product(*held)
     )
     return estimates(population, [statistic_of(population, holds.astype(float), text) for holds, text in cells])
 
@@ -195,9 +190,7 @@ class GroupBy:
             )
 
     def __getitem__(self, column: object) -> NoReturn:
-        raise TypeError(
-            f"groups are asked by a statistic of a column. Write release.groupby({self.column!r}).mean({column!r})."
-        )
+        raise TypeError(f"groups are asked by a statistic of a column. Write release.groupby({self.column!r}).mean({column!r}).")
 
     def mean(self, column: str) -> pd.DataFrame:
         """The mean of another column of numbers.

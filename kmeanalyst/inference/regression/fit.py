@@ -11,14 +11,7 @@ import numpy as np
 from kmeanalyst.inference.estimate.error_model import Parts, joined
 from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.regression.design import INTERCEPT, Design
-from kmeanalyst.inference.regression.equations import (
-    NEARLY_SINGULAR,
-    Equations,
-    NoRoot,
-    Separated,
-    dependent_columns,
-    root,
-)
+from kmeanalyst.inference.regression.equations import NEARLY_SINGULAR, Equations, NoRoot, Separated, dependent_columns, root
 from kmeanalyst.kernels.base import Array
 
 _INVOLVED = 0.05  # share of a direction from which a coefficient is named as part of it

@@ -159,9 +159,7 @@ def _end_of_factor(text: str, start: int) -> int:
 def _after_quote(text: str, at: int) -> int:
     match = QUOTED.match(text, at)
     if match is None:
-        raise ExpressionError(
-            f"the quote {text[at]} opens and does not close. Close it with {text[at]}.", text, at, at + 1
-        )
+        raise ExpressionError(f"the quote {text[at]} opens and does not close. Close it with {text[at]}.", text, at, at + 1)
     return match.end()
 
 
@@ -170,9 +168,7 @@ def _balanced(text: str, at: int) -> int:
     while expected:
         at += 1
         if at >= len(text):
-            raise ExpressionError(
-                f"this {text[opening]} is never closed. Add {expected[0]}.", text, opening, opening + 1
-            )
+            raise ExpressionError(f"this {text[opening]} is never closed. Add {expected[0]}.", text, opening, opening + 1)
         if text[at] in "'\"`":
             at = _after_quote(text, at) - 1
         elif text[at] in _CLOSING:
@@ -207,9 +203,7 @@ class _Reader:
     def whole(self) -> list[Term]:
         terms = self.sum([()])
         if self.token.kind != "end":
-            raise self.error(
-                f"expected +, - or the end, got {self.token.text}. Write one, or remove what does not belong."
-            )
+            raise self.error(f"expected +, - or the end, got {self.token.text}. Write one, or remove what does not belong.")
         return terms
 
     def sum(self, terms: list[Term]) -> list[Term]:
@@ -274,9 +268,7 @@ class _Reader:
                 raise self.error("this ( is never closed. Add ).", opening)
             return terms
         if opening.kind != "factor":
-            raise self.error(
-                f"expected a column or an expression, got {opening.text}. Write one, such as age or age > 50."
-            )
+            raise self.error(f"expected a column or an expression, got {opening.text}. Write one, such as age or age > 50.")
         self.at += 1
         return [(self.factor(opening),)]
 

@@ -94,9 +94,7 @@ def _is_exact(fit: Fit) -> bool:
     return bool(np.abs(y - means).max() <= _EXACT * np.ptp(y))
 
 
-def _equations(
-    population: Population, formula: Formula, target: str, family: str, link: str
-) -> tuple[Design, Equations]:
+def _equations(population: Population, formula: Formula, target: str, family: str, link: str) -> tuple[Design, Equations]:
     design = design_of(population, formula)
     y = _values(population, target)
     _check_target(population, y, target, family)

@@ -184,8 +184,7 @@ def predicted(fit: Fit, frame: pd.DataFrame, level: float) -> pd.DataFrame:
     if np.isinf(X).any():
         name = fit.design.names[int(np.isinf(X).any(axis=0).argmax())]
         raise ValueError(
-            f"{words.short(name)} is infinite at some rows of the frame, where there is no mean "
-            "to predict. Leave those rows out."
+            f"{words.short(name)} is infinite at some rows of the frame, where there is no mean to predict. Leave those rows out."
         )
     means, by_beta = equations.means(fit.beta, X)
     half = z_of(level) * _errors(X, fit.total_covariance)
@@ -216,9 +215,7 @@ def _check_cells(column: Column, cells: pd.Series) -> None:
             f"{name} has no level {cell}: the model knows {', '.join(map(words.short, known[:20]))}. Leave such rows out, or make "
             "the cell missing, for which NaN is predicted."
         )
-    raise ValueError(
-        f"{name} is {column.kind}, and {cell} is not such a value. Correct the cell, or leave the row out."
-    )
+    raise ValueError(f"{name} is {column.kind}, and {cell} is not such a value. Correct the cell, or leave the row out.")
 
 
 def _without_level(fit: Fit, values: Mapping[str, Array], frame: pd.DataFrame) -> dict[str, Array]:

@@ -185,9 +185,7 @@ class Differences:
             return max(min([1.0, self.together.pvalue]), _LEAST_P)  # 1 of no function
         measured = Counter(map(len, self.sets))
         counts = {r: math.comb(self.n_columns, r) if self.chosen else n for r, n in measured.items()}
-        tests = [
-            2 ** (len(own) + 1) * counts[len(own)] * each.pvalue for own, each in self.sets.items() if len(each.means)
-        ]
+        tests = [2 ** (len(own) + 1) * counts[len(own)] * each.pvalue for own, each in self.sets.items() if len(each.means)]
         return max(min([1.0, 2 * self.together.pvalue, *tests]), _LEAST_P)
 
     def result(self, first: ReleaseData, notes: Sequence[str] = ()) -> TestResult:
@@ -220,9 +218,7 @@ def differences_of(a: ReleaseData, b: ReleaseData | SampleRows) -> Differences:
     """
     releases = [each for each in (a, b) if isinstance(each, ReleaseData)]
     if any(each.measurement is None for each in releases):
-        raise ValueError(
-            "a release without a measurement cannot be tested against another: its noise is unknown. Use mmd."
-        )
+        raise ValueError("a release without a measurement cannot be tested against another: its noise is unknown. Use mmd.")
     mine, yours = (", ".join(f"{c.name} ({c.kind})" for c in releases[i].domain.columns) for i in (0, -1))
     if mine != yours:
         raise ValueError(
@@ -261,8 +257,7 @@ def differences_of(a: ReleaseData, b: ReleaseData | SampleRows) -> Differences:
 def _sets_of_both(first: Kernel, second: Kernel, d: int) -> list[tuple[int, ...]]:
     """Sets of two columns and more that both measured together, those of fewest columns first; smooth features see all pairs."""
     ours, theirs = (
-        kernel.counted if isinstance(kernel, Margins) else tuple(combinations(range(d), 2))
-        for kernel in (first, second)
+        kernel.counted if isinstance(kernel, Margins) else tuple(combinations(range(d), 2)) for kernel in (first, second)
     )
     shared = {tuple(sorted({*x} & {*y})) for x, y in product(ours, theirs)}
     found = {pair for own in shared for pair in combinations(own, 2)} | {own for own in shared if len(own) > 2}
@@ -312,9 +307,7 @@ class _Functions:
         rows = self.encoded(frame)
         if self.cells is None:
             return [each(rows) for each in self._of_columns]
-        return [
-            values[cells] for values, cells in zip(self.at_cells(self.cells), self.cells.cells(rows).T, strict=True)
-        ]
+        return [values[cells] for values, cells in zip(self.at_cells(self.cells), self.cells.cells(rows).T, strict=True)]
 
     def at_cells(self, finer: Cells) -> list[Array]:
         """The values (cells, k) of each column's functions in cells that are these or finer."""
@@ -423,10 +416,7 @@ class _Tables(_Side):
                 precision[which] += weights
         noise /= np.outer(precision, precision)
         rows = np.hstack([term(self.at_rows, centres) for term in terms])
-        sampling, draws = (
-            covariance_of(rows, self.weights) * self.side.row_variance,
-            self.draws and self.draws.of_values(rows),
-        )
+        sampling, draws = (covariance_of(rows, self.weights) * self.side.row_variance, self.draws and self.draws.of_values(rows))
         return Difference(means / precision, noise + sampling, variances, self.heavy, draws)
 
     def _share_of_cells(self, of: dict[int, int], term: _Term) -> Array:
@@ -436,9 +426,7 @@ class _Tables(_Side):
 
     def _over(self, of: dict[int, int], term: _Term, centres: Sequence[Array]) -> Array:
         """The functions of a term (cells, k) over a table of these columns, each with its number in it."""
-        factors = [
-            (j, (self.at_cells[of[j]] - centres[j])[:, own]) for j, own in zip(term.columns, term.chosen, strict=True)
-        ]
+        factors = [(j, (self.at_cells[of[j]] - centres[j])[:, own]) for j, own in zip(term.columns, term.chosen, strict=True)]
         size, shape = len(term.variances), [self.sizes[t] for t in of.values()]
         spread = [own.reshape(*(len(own) if j == i else 1 for i in of), size) for j, own in factors]
         return np.broadcast_to(reduce(np.multiply, spread), (*shape, size)).reshape(math.prod(shape), size)

@@ -182,9 +182,7 @@ def read_pair(a: Sample, b: Sample, kernel: Kernel | None = None) -> Pair:
             spread = both.std(ddof=0).to_numpy()
         spread = np.where((spread > 0) & (spread < np.inf), spread, 1.0)
         x, y = x / spread, y / spread
-        about.append(
-            "each column was divided by its standard deviation over both samples: the kernel has one lengthscale for all"
-        )
+        about.append("each column was divided by its standard deviation over both samples: the kernel has one lengthscale for all")
     return Pair(x, u, y, v, kernel or Gaussian(pooled_lengthscale(x, y)), tuple(about))
 
 
@@ -242,9 +240,7 @@ def drafted(a: Any, b: Any, kernel: Kernel | None) -> tuple[Array, Array, Domain
             "a kernel for numbers cannot compare text or dates, which have no distance. Leave kernel out for the table "
             "kernel, or encode both sides with one Domain and pass arrays."
         )
-    pooled = pd.DataFrame(
-        {name: np.concatenate([side[name].astype(object).to_numpy() for side in (a, b)]) for name in a.columns}
-    )
+    pooled = pd.DataFrame({name: np.concatenate([side[name].astype(object).to_numpy() for side in (a, b)]) for name in a.columns})
     domain = draft_domain(pooled, strings=True).domain
     rows, counts = domain.encode_counted(pooled)
     kinds = ", ".join(f"{column.name} ({column.kind})" for column in domain.columns)
@@ -264,6 +260,4 @@ def pooled_lengthscale(x: Array, y: Array) -> float:
             return median_lengthscale(some, most_rows=1000)
         except ValueError:
             continue
-    raise ValueError(
-        "all rows of both samples are alike, so they suggest no lengthscale. Pass a kernel, such as Gaussian(1.0)."
-    )
+    raise ValueError("all rows of both samples are alike, so they suggest no lengthscale. Pass a kernel, such as Gaussian(1.0).")

@@ -58,9 +58,7 @@ def mmd_test(
         return test_without_noise(a, b, kernel, permutations, rng)
     b = translated(b, rename, recode)
     if kernel is not None:
-        raise ValueError(
-            "kernel goes with plain samples: a release is tested in the space it was measured in. Leave it out."
-        )
+        raise ValueError("kernel goes with plain samples: a release is tested in the space it was measured in. Leave it out.")
     if is_weighted(b):
         raise ValueError(
             "a release is tested against rows, and these have weights: the distribution of a weighted sample is unknown. Give the "

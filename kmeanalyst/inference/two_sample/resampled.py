@@ -86,8 +86,7 @@ class Draws:
         others = (shrink - 1 / n) * points  # the release's own rows
         parts = np.array_split(self.means, sum(1 for _ in noises()))
         drawn = [
-            part + rng.standard_normal(part.shape) @ _root(others + noise)
-            for part, noise in zip(parts, noises(), strict=True)
+            part + rng.standard_normal(part.shape) @ _root(others + noise) for part, noise in zip(parts, noises(), strict=True)
         ]
         squares = self.counts @ (np.square(self.values) @ weights) - np.square(self.means) @ weights
         spread = (1 - self.share) * squares * n / (n - 1) + self.share * (weights @ np.diag(points))
@@ -95,9 +94,7 @@ class Draws:
         return ratios / (shrink * spread + weights @ np.diag(_mean(noises)))
 
 
-def null_tail(
-    statistic: float, weights: Array, covariance: Array, shrink: float, noises: Noises, draws: Draws | None
-) -> float:
+def null_tail(statistic: float, weights: Array, covariance: Array, shrink: float, noises: Noises, draws: Draws | None) -> float:
     """P(Σ w_k d_k² ≥ statistic) under the hypothesis; without draws d is normal.
 
     covariance   (K, K) of a row, of which d has the part `shrink`.

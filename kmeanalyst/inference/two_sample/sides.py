@@ -230,9 +230,7 @@ class SampleRows:
             if len(rows):
                 yield rows
         if total.n_rows < 2:
-            raise ValueError(
-                f"the sample needs at least two rows to show its own spread, got {total.n_rows}. Add rows."
-            )
+            raise ValueError(f"the sample needs at least two rows to show its own spread, got {total.n_rows}. Add rows.")
         if self._counts not in (None, total):
             raise ValueError(
                 f"the sample had {self._counts.n_rows} rows when they were gone through before, and now it has other cells "
@@ -330,9 +328,7 @@ def _encoded(domain: Domain, sample: Any) -> tuple[Array, SampleCounts]:
             f"Pass a DataFrame with the columns {', '.join(domain.names)}."
         )
     if np.isnan(rows).any() and not any(column.missing for column in domain.columns):
-        raise ValueError(
-            "cells of the sample are NaN, and no column of the release may miss one. Leave these rows out."
-        )
+        raise ValueError("cells of the sample are NaN, and no column of the release may miss one. Leave these rows out.")
     return rows, SampleCounts(n_rows=len(rows))
 
 

@@ -16,14 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kmeanalyst.inference.two_sample import gram_sums as precision
-from kmeanalyst.inference.two_sample.distance import (
-    Pair,
-    Sample,
-    check_kernels,
-    is_weighted,
-    read_pair,
-    without_diagonal,
-)
+from kmeanalyst.inference.two_sample.distance import Pair, Sample, check_kernels, is_weighted, read_pair, without_diagonal
 from kmeanalyst.inference.two_sample.gram_sums import GramSums, RowLabels, gram_sums
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
@@ -45,9 +38,7 @@ def test_without_noise(
 ) -> TestResult:
     """Two samples, or a (points, weights) pair as a fixed distribution against one; `kernel` as of `mmd_test`."""
     if permutations < 1:
-        raise ValueError(
-            f"permutations must be at least 1, got {permutations}: the distribution is made of them. Pass e.g. 999."
-        )
+        raise ValueError(f"permutations must be at least 1, got {permutations}: the distribution is made of them. Pass e.g. 999.")
     named, weighted = _named_kernels(kernel), is_weighted(a) + is_weighted(b)
     if weighted == 2:
         raise ValueError(
@@ -128,9 +119,7 @@ class _Relabelled:
         return self.statistics / self.scale if self.scale > 0 else np.zeros_like(self.statistics)
 
 
-def _relabelled(
-    kernels: Sequence[Kernel], rows: Array, n: int, count: int, rng: np.random.Generator
-) -> list[_Relabelled]:
+def _relabelled(kernels: Sequence[Kernel], rows: Array, n: int, count: int, rng: np.random.Generator) -> list[_Relabelled]:
     """All kernels under the same relabellings."""
     some = rows[:: -(-len(rows) // _LEVEL_ROWS)]
     levels = [float(kernel.gram(some, some).mean()) for kernel in kernels]
@@ -235,9 +224,7 @@ def _from_some_rows(fixed: KernelMean, sample: KernelMean) -> tuple[Array, float
     return np.maximum(np.linalg.eigvalsh(K), 0.0), square, witness
 
 
-def _precision(
-    unbiased: float, null: NormalQuadraticForm, square: float | None, witness: Array, n: int
-) -> dict[str, Any]:
+def _precision(unbiased: float, null: NormalQuadraticForm, square: float | None, witness: Array, n: int) -> dict[str, Any]:
     """null: the distribution of the biased statistic, whose mean is tr Σ/n."""
     floor = float(np.sqrt(null.coefficients.sum()))
     if square is None or floor == 0:

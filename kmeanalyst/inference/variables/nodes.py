@@ -96,9 +96,7 @@ def number_node(node: Node) -> Node:
 def missing_node(node: Node) -> Node:
     if node.column is not None:
         return expression_node(node.releases[0], f"missing({words.column(node.column)})")
-    return applied(
-        lambda v: ~np.isfinite(np.asarray(v, dtype=float)), [node], text=f"missing({node.text})", kind="condition"
-    )
+    return applied(lambda v: ~np.isfinite(np.asarray(v, dtype=float)), [node], text=f"missing({node.text})", kind="condition")
 
 
 def applied(

@@ -114,9 +114,7 @@ class VariableOperators:
 
 def _not_elementwise(name: str) -> TypeError:
     hint = _INSTEAD.get(name, "Ask the variable itself (.mean(), .quantile(0.5)), or use ka.pushforward.")
-    return TypeError(
-        f"np.{name} cannot be applied to a random variable: only elementwise functions with one result can. {hint}"
-    )
+    return TypeError(f"np.{name} cannot be applied to a random variable: only elementwise functions with one result can. {hint}")
 
 
 def is_variable(x: Any) -> TypeGuard[VariableOperators]:
@@ -172,18 +170,14 @@ def _comparison(sign: str, a: Any, b: Any) -> Node:
     if isinstance(b, str):
         return _against_text(sign, a, b)
     if isinstance(b, Node) and (a.kind == "levels") != (b.kind == "levels"):
-        raise TypeError(
-            f"{a.text} and {b.text} share no scale: one has levels and the other numbers. Compare each with its own."
-        )
+        raise TypeError(f"{a.text} and {b.text} share no scale: one has levels and the other numbers. Compare each with its own.")
     if a.kind == "levels" and (not isinstance(b, Node) or sign not in ("==", "!=")):
         raise TypeError(
             f"{a.text} has levels, which compare with a level's text, or for equality with other levels, not by {sign} with "
             f'{inside(b)}. Write e.g. variable == "a level".'
         )
     if isinstance(b, Node) and a.kind == "levels" and not set(_levels(a)) & set(_levels(b)):
-        raise TypeError(
-            f"{a.text} and {b.text} have no level in common, so they are never equal. Compare each with a level."
-        )
+        raise TypeError(f"{a.text} and {b.text} have no level in common, so they are never equal. Compare each with a level.")
     function = COMPARE[sign] if a.kind == "levels" else partial(compared, sign)
     test = (lambda x, y: function(x, y) & (x != "") & (y != "")) if a.kind == "levels" else _numeric(function)
     return applied(test, [a, b], text=f"{inside(a)} {sign} {inside(b)}", kind="condition", atomic=False)

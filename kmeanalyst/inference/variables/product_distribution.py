@@ -162,9 +162,7 @@ def joint_distribution(
     """
     if len(releases) == 1:
         return population.population_of(releases[0], where=tuple(conditions), view=view)
-    factors = tuple(
-        population.population_of(release, view=view or population.released_view(release)) for release in releases
-    )
+    factors = tuple(population.population_of(release, view=view or population.released_view(release)) for release in releases)
     rng = np.random.default_rng(0)
     joint, weights = _combined(factors, MOST_COMBINATIONS, DRAWN, rng)
     grids, masses = [joint], []
@@ -187,9 +185,7 @@ def _given(product: ProductDistribution, conditions: tuple[Node, ...]) -> Produc
     probability = population.positive_probability(float(product.weights @ given[:n]))
     weights = product.weights * given[:n] / probability
     text = " and ".join(map(population.shown, conditions))
-    return replace(
-        product, conditions=conditions, condition=text, given=given, probability=probability, weights=weights
-    )
+    return replace(product, conditions=conditions, condition=text, given=given, probability=probability, weights=weights)
 
 
 def _combined(

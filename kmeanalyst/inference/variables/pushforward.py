@@ -57,8 +57,7 @@ def pushforward(f: Callable[..., Any], *variables: Any) -> RandomVariable:
         nodes: tuple[Node, ...] = (replace(whole, kind=kind),)
     else:
         nodes = tuple(
-            applied(lambda values, j=j: values[..., j], [whole], text=f"{text}[{j}]", kind=kind)
-            for j in range(tried.shape[1])
+            applied(lambda values, j=j: values[..., j], [whole], text=f"{text}[{j}]", kind=kind) for j in range(tried.shape[1])
         )
     found: RandomVariable = known[0].combine(known, nodes)
     return found

@@ -168,9 +168,7 @@ class RandomVariable(VariableOperators, Printed):
         """A component, by its position or its text."""
         index = self.names.index(which) if isinstance(which, str) and which in self.names else which
         if not isinstance(index, int | np.integer) or not -len(self.nodes) <= index < len(self.nodes):
-            raise IndexError(
-                f"no component {which!r:.80}: there are {', '.join(self.names)}. Pass a position or a name."
-            )
+            raise IndexError(f"no component {which!r:.80}: there are {', '.join(self.names)}. Pass a position or a name.")
         return replace(self, nodes=(self.nodes[index],))
 
     def __iter__(self) -> Iterator[RandomVariable]:
@@ -195,9 +193,7 @@ class RandomVariable(VariableOperators, Printed):
         yearly hours: 2126 ± 32 (95 %: 2063 to 2190; privacy 19, sampling 8, resolution 24)
         """
         if len(names) != len(self.nodes):
-            raise ValueError(
-                f"a name for each of {len(self)} components, got {len(names)}: {names!r:.80}. Pass as many."
-            )
+            raise ValueError(f"a name for each of {len(self)} components, got {len(names)}: {names!r:.80}. Pass as many.")
         if not all(isinstance(name, str) and name for name in names):
             raise TypeError(f"names are texts, got {names!r:.80}: answers show them. Write them in quotes.")
         each = zip(self.nodes, names, strict=True)
@@ -224,9 +220,7 @@ class RandomVariable(VariableOperators, Printed):
         age: 38.25 ± 0.53 (95 %: 37.21 to 39.29; privacy 0.26, sampling 0.18, resolution 0.42) [1 note]
         """
         if view not in ("signed", "probability", "fitted", None):
-            raise ValueError(
-                f'view must be "signed", "probability" or "fitted", got {view!r:.80}: there are these weights.'
-            )
+            raise ValueError(f'view must be "signed", "probability" or "fitted", got {view!r:.80}: there are these weights.')
         return replace(self, view=view)
 
     def combine(self, variables: Sequence[Any], nodes: tuple[Node, ...]) -> Self:
@@ -363,9 +357,7 @@ class RandomVariable(VariableOperators, Printed):
         cells = [variable_distance.at_points(self._distribution, node) for node in self.nodes]
         return pd.DataFrame(dict(zip(self.names, cells, strict=True))).assign(weight=self._distribution.weights)
 
-    def thin(
-        self, n: int = 1000, *, kernel: Kernel | None = None, weights: ThinWeights = "probability"
-    ) -> ReducedPoints:
+    def thin(self, n: int = 1000, *, kernel: Kernel | None = None, weights: ThinWeights = "probability") -> ReducedPoints:
         """At most n weighted values near to all, with their distance in the RKHS of the kernel.
 
         kernel   Gaussian with the variable's standard deviation as lengthscale by default.

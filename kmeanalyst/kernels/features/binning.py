@@ -110,9 +110,7 @@ class RandomBinning(CellFeatures):
         return folded % cells + self.starts[:-1, None]
 
 
-def _grids(
-    kernel: Kernel, bounds: Array, missing_columns: tuple[int, ...], most: int, rng: np.random.Generator
-) -> list[Array]:
+def _grids(kernel: Kernel, bounds: Array, missing_columns: tuple[int, ...], most: int, rng: np.random.Generator) -> list[Array]:
     d, T = len(bounds), _GRIDS_AT_ONCE
     low, high = bounds[:, :1], bounds[:, 1:]
     widths = np.maximum(kernel.draw_widths(rng, d, T), 1e-100)

@@ -75,9 +75,7 @@ class CertifiedNystroem(Nystroem):
                 f"jitter must be positive and at most sup k(x, x), got {self.jitter!r}. Use CertifiedNystroem.of(basis)."
             )
         if len(as_rows(self.points)) > MOST_CERTIFIED_POINTS:
-            raise ValueError(
-                f"a certificate is for at most {MOST_CERTIFIED_POINTS} points, got {len(self.points)}. Use Nystroem."
-            )
+            raise ValueError(f"a certificate is for at most {MOST_CERTIFIED_POINTS} points, got {len(self.points)}. Use Nystroem.")
 
     @classmethod
     def of(cls, basis: Nystroem) -> CertifiedNystroem | None:

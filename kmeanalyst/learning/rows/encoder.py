@@ -107,10 +107,7 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
             return frame
         base = Domain.from_dict(self.base)
         clean = base.decode(base.encode(frame)).set_axis(frame.index)
-        derived = [
-            Derived(column=column_from_dict(dict(one["column"])), expression=str(one["expression"]))
-            for one in self.derived
-        ]
+        derived = [Derived(column=column_from_dict(dict(one["column"])), expression=str(one["expression"])) for one in self.derived]
         found, _ = with_derived(clean, base, derived)
         return with_columns(frame, {name: found[name] for name in wanted if name not in frame.columns})
 

@@ -220,9 +220,7 @@ class _Rows:
         codes = class_of[points[:, position].astype(int)]
         present = np.unique(codes)
         if len(present) < 2:
-            raise ValueError(
-                f"all rows have one class of {target!r}, so there is nothing to separate. Take another target."
-            )
+            raise ValueError(f"all rows have one class of {target!r}, so there is nothing to separate. Take another target.")
         observed, levels = Observed.of(measurement), np.argsort(class_of)[present]
         singles, sets = (_tables(measured, position, levels) for measured in (observed.pairs, observed.sets))
         if not singles:

@@ -227,9 +227,7 @@ def training_rows(
     """
     check_option("view", view, _VIEWS)
     if effective_rows is not None and not 0 < effective_rows < np.inf:
-        raise ValueError(
-            f"effective_rows must be a positive number of rows, got {effective_rows!r}. Leave it out, or name one."
-        )
+        raise ValueError(f"effective_rows must be a positive number of rows, got {effective_rows!r}. Leave it out, or name one.")
     frame, weights = _weighted(release, view)
     known = np.ones(len(frame), dtype=bool) if goal is None else frame[goal.column.name].notna().to_numpy()
     share = fsum(weights[known])
@@ -275,9 +273,7 @@ def _weighted(release: ReleaseData, view: View) -> tuple[pd.DataFrame, Array]:
     """Rows and weights that sum to one, of a view or, for "resampled", of the view that its rows are drawn from."""
     if view == "fitted":
         model = fitted_model(release)
-        if (
-            model.posterior.on_points
-        ):  # best answers have negative weights: rows without these are worse than the points
+        if model.posterior.on_points:  # best answers have negative weights: rows without these are worse than the points
             return release.frame, probability_weights(release)
         weights = model.weights
         frame = model.frame.iloc[: len(weights)]

@@ -163,9 +163,7 @@ def _classes(model: Any) -> Array | None:
     if classes is None:
         return None
     if isinstance(classes, Sequence) and len(classes) and isinstance(classes[0], np.ndarray):
-        raise ValueError(
-            f"the model has {len(classes)} targets, and a score is of one. Score a model of each target by itself."
-        )
+        raise ValueError(f"the model has {len(classes)} targets, and a score is of one. Score a model of each target by itself.")
     return np.asarray(classes)
 
 
@@ -173,9 +171,7 @@ def _positive(positive: Any, classes: Array | None) -> int | None:
     if positive is None:
         return 1 if classes is not None and len(classes) == 2 else None
     if classes is None:
-        raise ValueError(
-            f"positive={positive!r} names a class, and the model predicts numbers: it has none. Leave positive out."
-        )
+        raise ValueError(f"positive={positive!r} names a class, and the model predicts numbers: it has none. Leave positive out.")
     return int(codes(pd.Series([positive], dtype=object), classes, "positive")[0])
 
 
@@ -298,9 +294,7 @@ def _statistic(
 def _metric_under(population: Population | SampleLaw, answers: Predictions, metric: Metric) -> Statistic:
     """The metric under a distribution's weights; ValueError where they do not have a positive sum."""
     if (total := float(population.weights.sum())) <= 0:
-        raise ValueError(
-            f'the weights sum to {total:.3g}, so a mean over them is of no population. Ask view="probability".'
-        )
+        raise ValueError(f'the weights sum to {total:.3g}, so a mean over them is of no population. Ask view="probability".')
     return metric.of(answers.with_weights(population.weights))
 
 
@@ -313,9 +307,7 @@ def _of_shares(release: ReleaseData) -> ReleaseData:
     if release.measurement is not None or total <= 0 or abs(total - 1) < _ROUNDING:
         return release
     return kept(
-        release,
-        "shares",
-        lambda: release.replaced(weights=release.weights / total, fit_distance=None, thinning_error=None),
+        release, "shares", lambda: release.replaced(weights=release.weights / total, fit_distance=None, thinning_error=None)
     )
 
 
@@ -353,9 +345,7 @@ def _of_release(task: Task, data: ReleaseData, where: Where, view: View | None) 
 
 def _of_sample(task: Task, data: Any, where: Where, view: View | None) -> tuple[Distribution, tuple[str, ...]]:
     if view in ("fitted", "resampled"):
-        raise ValueError(
-            f'view="{view}" is of a release, and these are rows of a sample: they have equal weights. Leave view out.'
-        )
+        raise ValueError(f'view="{view}" is of a release, and these are rows of a sample: they have equal weights. Leave view out.')
     domain = getattr(task.model, "domain", None)
     law = sample_law(data, where, domain if isinstance(domain, Domain) else None, task.target)
     return lambda ranks: law, law.notes

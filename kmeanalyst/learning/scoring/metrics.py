@@ -132,9 +132,7 @@ def _balanced_accuracy(rows: Predictions) -> Statistic:
 
 
 def _of_ranks(area: Callable[[Predictions, Array, Array], Statistic]) -> Formula:
-    return lambda rows: _average(
-        [area(rows, rows.truth == k, rows.scores[:, k]) for k in rows.classes_among(rows.truth)]
-    )
+    return lambda rows: _average([area(rows, rows.truth == k, rows.scores[:, k]) for k in rows.classes_among(rows.truth)])
 
 
 def _roc_area(rows: Predictions, event: Array, score: Array) -> Statistic:
@@ -216,9 +214,7 @@ REGRESSION = {
         Metric("r2", _r2, bounds=(-np.inf, 1.0)),
         Metric("mean_squared_error", _squared, bounds=(0.0, np.inf)),
         Metric("root_mean_squared_error", lambda rows: _squared(rows) ** 0.5, bounds=(0.0, np.inf)),
-        Metric(
-            "mean_absolute_error", lambda rows: rows.mean(np.abs(rows.truth - rows.predicted)), bounds=(0.0, np.inf)
-        ),
+        Metric("mean_absolute_error", lambda rows: rows.mean(np.abs(rows.truth - rows.predicted)), bounds=(0.0, np.inf)),
     )
 }
 

@@ -88,9 +88,7 @@ def conditions_of(where: Where) -> tuple[Question, ...]:
     return () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
 
 
-def _read(
-    frame: pd.DataFrame, domain: Domain | None, target: str, absent: Array
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def _read(frame: pd.DataFrame, domain: Domain | None, target: str, absent: Array) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Cells in natural units, read by the domain, with notes on changed ones; without one, text that is all numbers as numbers.
 
     absent   (n,) whether a row has no target. A target value outside the domain is refused: its default would be no truth.

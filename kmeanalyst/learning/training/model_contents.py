@@ -56,9 +56,7 @@ def check_schema(schema: Any, trusted: Collection[str]) -> None:
             called = getattr(np, name.removeprefix("numpy."), None) if name.startswith("numpy.") else None
             known = loader == "FunctionNode" and isinstance(called, np.ufunc)
         elif loader == "RandomGeneratorNode":
-            known = (
-                json.loads(part["content"]["bit_generator"]["content"]["bit_generator"]["content"]) in _BIT_GENERATORS
-            )
+            known = json.loads(part["content"]["bit_generator"]["content"]["bit_generator"]["content"]) in _BIT_GENERATORS
         else:
             known = name.split(".")[0] in _LIBRARIES or name in OURS
         if not known and name not in trusted:
@@ -146,7 +144,5 @@ def check_texts(report: Any) -> None:
         value = waiting.pop()
         flaw = flaw_of(value) if isinstance(value, str) else None
         if flaw is not None:
-            raise ValueError(
-                f"the report of its training has a text with {flaw}, which could deceive where it is shown"
-            )
+            raise ValueError(f"the report of its training has a text with {flaw}, which could deceive where it is shown")
         waiting += _items(value)

@@ -28,9 +28,7 @@ from kmeanalyst.releases.texts import one_line
 MOST_BYTES = 2**30  # bytes of a model file's members, unpacked, and again for each part that reads one
 MOST_SCHEMA_BYTES = 2**25  # bytes of the member that describes the objects of the file
 _SCHEMA = "schema.json"
-_SMOOTHED = (
-    "labels: smoothed, labels that a row can have, as models of the rows give them that follow single labels little"
-)
+_SMOOTHED = "labels: smoothed, labels that a row can have, as models of the rows give them that follow single labels little"
 
 
 def digest(release: ReleaseData) -> str:
@@ -236,9 +234,7 @@ def read_model(path: str | Path, *, trusted: tuple[str, ...] = ()) -> TrainedPip
         )
     model = _loaded(path, trusted)
     if not isinstance(model, TrainedPipeline):
-        raise ValueError(
-            f"{path} holds a {type(model).__name__}, not a model trained on a release. Load it with skops itself."
-        )
+        raise ValueError(f"{path} holds a {type(model).__name__}, not a model trained on a release. Load it with skops itself.")
     if not isinstance(vars(model).get("report"), TrainingReport):
         raise ValueError(
             f"{path} holds a model without the report of its training, so its training data are unknown. Ask for the file "
@@ -277,9 +273,7 @@ def untrusted_types(path: str | Path) -> tuple[str, ...]:
     except (FileNotFoundError, _TooLarge):
         raise
     except Exception as error:  # any error that an external file causes
-        raise ValueError(
-            f"{one_line(path)} is not a model file: {one_line(f'{error!s:.200}')}. Name a .skops file."
-        ) from None
+        raise ValueError(f"{one_line(path)} is not a model file: {one_line(f'{error!s:.200}')}. Name a .skops file.") from None
 
 
 class _TooLarge(ValueError):

@@ -211,9 +211,7 @@ def _goal(estimator: Any, release: ReleaseData, target: str | None) -> Target | 
     return None
 
 
-def _labels(
-    release: ReleaseData, goal: Target | None, columns: tuple[str, ...], name: Labels | None
-) -> LabelModel | None:
+def _labels(release: ReleaseData, goal: Target | None, columns: tuple[str, ...], name: Labels | None) -> LabelModel | None:
     if name is not None:
         check_option("labels", name, LABELS)
     return None if goal is None else find_labels(name, release, goal.column, goal.task, columns)

@@ -109,9 +109,7 @@ class Column(ABC):
             raise DomainError(f"a column needs a name, got {self.name!r}. Write the name the table's header has.")
         check_name("a column's name", self.name)
         if self.name == "weight":
-            raise DomainError(
-                'a column named "weight" is refused: release files have a column of that name. Rename yours.'
-            )
+            raise DomainError('a column named "weight" is refused: release files have a column of that name. Rename yours.')
         self._check_flag("missing")
         codes = tuple(plain_number(code) for code in listed(self.name, "missing_codes", self.missing_codes))
         object.__setattr__(self, "missing_codes", codes)
@@ -124,9 +122,7 @@ class Column(ABC):
 
     def _check_flag(self, field: str) -> None:
         if not isinstance(value := getattr(self, field), bool):
-            raise DomainError(
-                f"column {self.name}: {field} must be true or false, got {value!r:.80}. Write one of the two."
-            )
+            raise DomainError(f"column {self.name}: {field} must be true or false, got {value!r:.80}. Write one of the two.")
 
     def _check_codes(self) -> None:
         """DomainError if a code is empty, or a value of the column, which released rows may have, or stands for no value."""
@@ -139,10 +135,7 @@ class Column(ABC):
             raise DomainError(
                 f"column {self.name}: the level {read[0]!r:.80} would be read as one of missing_codes. Leave one of the two out."
             )
-        codes = [
-            *(("missing_codes", code) for code in self.missing_codes),
-            *(("recode", text) for text, _ in self.recode),
-        ]
+        codes = [*(("missing_codes", code) for code in self.missing_codes), *(("recode", text) for text, _ in self.recode)]
         for field, code in codes:
             text = (text_of(code) or "").strip()
             check_text(f"column {self.name}: {field}", text)

@@ -104,9 +104,7 @@ class SampleCounts:
             if clamped := self.clamped[name]:
                 notes.append(f"{name}: {clamped} of {self.n_rows} values were outside the bounds and were clamped")
             if replaced := self.replaced[name]:
-                notes.append(
-                    f"{name}: {replaced} of {self.n_rows} cells had no value of the domain and became its default"
-                )
+                notes.append(f"{name}: {replaced} of {self.n_rows} cells had no value of the domain and became its default")
         return notes
 
     def check(self, domain: Domain) -> None:
@@ -121,9 +119,7 @@ class SampleCounts:
                 texts = [(text, n) for (of, text), n in self.odd.most_common() if of == name][:_SHOWN_ODD]
                 recode[name] = {text: _meant(text, getattr(column, "levels", ())) or "..." for text, _ in texts}
                 shown = ", ".join(f"{text!r:.60} ({n})" for text, n in texts)
-                told.append(
-                    f"{words.written(name)} ({column.describe()}): {replaced} of {self.n_rows} cells, such as {shown}"
-                )
+                told.append(f"{words.written(name)} ({column.describe()}): {replaced} of {self.n_rows} cells, such as {shown}")
         if told:
             raise DomainError(
                 f"the sample is coded otherwise than the release. These cells have no value of their column: {'; '.join(told)}. As "
@@ -171,9 +167,7 @@ class Domain(Memoised, Printed):
         if not self.columns:
             raise DomainError("a domain needs at least one column, got none. Describe the table's columns.")
         if len(set(self.names)) != len(self.columns):
-            raise DomainError(
-                f"column names must be distinct, got {list(self.names)!r:.300}. Rename or remove a column."
-            )
+            raise DomainError(f"column names must be distinct, got {list(self.names)!r:.300}. Rename or remove a column.")
         if self.rules:
             object.__setattr__(self, "rules", tuple(self.rules))
             rules_of(self)  # each must fit the columns
@@ -307,9 +301,7 @@ class Domain(Memoised, Printed):
             )
         repeated = sorted(name for name in self.names_read if present[name] > 1)
         if repeated:
-            raise DomainError(
-                f"{what} has {_quoted(repeated)} more than once: it is unclear which is meant. Rename or remove one."
-            )
+            raise DomainError(f"{what} has {_quoted(repeated)} more than once: it is unclear which is meant. Rename or remove one.")
         known = set(self.names)
         return [str(name) for name in present if name not in known]
 
@@ -413,9 +405,7 @@ def read_domain(path: str | Path) -> Domain:
     try:
         parsed = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DomainError(
-            f"no domain file at {path}. Draft one from a public sample: release-side draft-domain."
-        ) from None
+        raise DomainError(f"no domain file at {path}. Draft one from a public sample: release-side draft-domain.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DomainError(f"{path} could not be read as text: {error}. Name a TOML file.") from None
     except tomllib.TOMLDecodeError as error:
@@ -444,9 +434,7 @@ def _with_trees(tables: Any, folder: Path) -> Any:
             if isinstance(table.get("parents"), str):
                 table["parents"] = parents_in(folder / table["parents"])
             elif "prefixes" in table:
-                table["parents"] = parents_by_prefixes(
-                    table.get("name", ""), table.pop("levels", None), table.pop("prefixes")
-                )
+                table["parents"] = parents_by_prefixes(table.get("name", ""), table.pop("levels", None), table.pop("prefixes"))
         found.append(table)
     return found
 

@@ -107,9 +107,7 @@ def draft_domain(
             if codes:
                 cells = cells.mask([is_code(text_of(cell) or "", codes, as_number=True) for cell in cells], "")
             drafted = _draft_column(str(name), cells, own, strings, collapse_rare)
-            columns.append(
-                replace(drafted, missing=True, missing_codes=(*codes, *drafted.missing_codes)) if codes else drafted
-            )
+            columns.append(replace(drafted, missing=True, missing_codes=(*codes, *drafted.missing_codes)) if codes else drafted)
         except DomainError as error:
             problems.append(str(error))
     if problems:
@@ -125,9 +123,7 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
     present = [text for text in texts if text]
     missing = len(present) < len(texts)
     if missing:
-        notes.append(
-            f"CHECK missing: {len(texts) - len(present)} of {len(texts)} cells are empty; kept as a value of its own"
-        )
+        notes.append(f"CHECK missing: {len(texts) - len(present)} of {len(texts)} cells are empty; kept as a value of its own")
     if not present:
         raise DomainError(f"column {name} is empty in the whole sample, so it suggests nothing. Remove it or fill it.")
     counts = Counter(present)
@@ -240,9 +236,7 @@ def _day(text: str) -> float | None:
 
 def _format(counts: Mapping[str, int], notes: list[str]) -> str:
     """The one way to write a day by which most of these texts are days; "" for none, and for several, which a note names."""
-    texts = [
-        text for text in counts if re.fullmatch(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}( \d{1,2}(:\d\d){1,2})?\s*", text)
-    ]
+    texts = [text for text in counts if re.fullmatch(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}( \d{1,2}(:\d\d){1,2})?\s*", text)]
     time = ("", " %H:%M", " %H:%M:%S")[max((text.count(":") for text in texts), default=0)]
     forms = [form + time for form in _FORMATS]
     read = {form: sum(counts[text] for text in texts if parse_day(text, form) is not None) for form in forms}
@@ -317,9 +311,7 @@ def draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) -> 
     if numbers.min() == numbers.max():
         notes.append(draft_notes.constant(f"{numbers[0]:g}", "write the bounds of the code book"))
     else:
-        notes.append(
-            f"CHECK bounds: the sample runs from {numbers.min():g} to {numbers.max():g}; values outside are clamped"
-        )
+        notes.append(f"CHECK bounds: the sample runs from {numbers.min():g} to {numbers.max():g}; values outside are clamped")
     notes.extend(draft_notes.numbers_may_identify(numbers))
     notes.extend(draft_notes.days_as_digits(numbers))
     notes.extend(draft_notes.codes_for_missing(numbers, lambda value: f"{value:.15g}"))
@@ -354,9 +346,7 @@ def draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) -> 
     return kind(name=name, missing=missing, lower=number(low), upper=number(high), **options)
 
 
-def _drafted_atoms(
-    numbers: Array, step: float | None, shown: Callable[[float], str], notes: list[str]
-) -> tuple[Array, bool]:
+def _drafted_atoms(numbers: Array, step: float | None, shown: Callable[[float], str], notes: list[str]) -> tuple[Array, bool]:
     """The values to be measured by themselves, increasing, with a note; and whether they are those of a column of few."""
     every = _few_with_gaps(numbers, step)
     few = len(every[0]) > 1

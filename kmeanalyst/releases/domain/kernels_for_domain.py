@@ -101,9 +101,7 @@ def _margins(
         raise DomainError(f'{error} Name fewer levels or edges, or use the kernel "table".') from None
 
 
-def adaptive_kernel(
-    domain: Domain, asked: Mapping[int, Sequence[float]] = _NO_CUTS, *, most: int | None = None
-) -> kernels.Margins:
+def adaptive_kernel(domain: Domain, asked: Mapping[int, Sequence[float]] = _NO_CUTS, *, most: int | None = None) -> kernels.Margins:
     """Margins of all columns and all pairs: what tables may be chosen from.
 
     Numbers without edges are cut as for `margin_kernel`. The shares mean nothing until tables are chosen.
@@ -166,9 +164,7 @@ def _merged(column: Column, edges: tuple[float, ...], most: int | None, asked: S
     return tuple(edge for n, edge in enumerate(edges) if n in kept or edge in asked)
 
 
-def _finer_edges(
-    column: Column, edges: tuple[float, ...], declared: tuple[float, ...], ranges: int
-) -> list[tuple[float, ...]]:
+def _finer_edges(column: Column, edges: tuple[float, ...], declared: tuple[float, ...], ranges: int) -> list[tuple[float, ...]]:
     """Inner edges of a column's finer tables, the coarsest first: nodes of a tree, or declared ranges, then about so many."""
     if ranges < 1:
         return []
@@ -246,9 +242,7 @@ def generator_kernel(domain: Domain, target: str | None = None) -> kernels.Kerne
     if label is None:
         return parts[0] if len(parts) == 1 else kernels.Sum(tuple(map(kernels.Scaled, shares, parts)))
     own = one_way_kernel(domain, (label,), ranged=True)
-    scaled = tuple(
-        kernels.Scaled((1 - _SHARE_OF_LABEL) * share, part) for share, part in zip(shares, parts, strict=True)
-    )
+    scaled = tuple(kernels.Scaled((1 - _SHARE_OF_LABEL) * share, part) for share, part in zip(shares, parts, strict=True))
     rest = scaled[0] if len(scaled) == 1 else kernels.Sum(scaled)
     return kernels.Sum((kernels.Scaled(_SHARE_OF_LABEL, own), kernels.Product((own, rest))))
 
@@ -341,14 +335,10 @@ def kernel_from_spec(
         return table_kernel(domain, **_substrings(rest))
     if name in _OF_THE_DOMAIN:
         if rest:
-            raise DomainError(
-                f'the {name} kernel takes no parameters, got {rest!r}: the domain sets them. Write "{name}".'
-            )
+            raise DomainError(f'the {name} kernel takes no parameters, got {rest!r}: the domain sets them. Write "{name}".')
         return _OF_THE_DOMAIN[name](domain, target, noise, finer)
     if name not in _OF_NUMBERS:
-        raise DomainError(
-            f"unknown kernel {name!r}. Write one of {', '.join(_OF_THE_DOMAIN)}, {', '.join(_OF_NUMBERS)}."
-        )
+        raise DomainError(f"unknown kernel {name!r}. Write one of {', '.join(_OF_THE_DOMAIN)}, {', '.join(_OF_NUMBERS)}.")
     _refuse_levels(name, domain)
     try:
         return _kernel_of_numbers(name, domain, _parameters(rest))

@@ -69,9 +69,7 @@ class NoisyTable:
 
     def __post_init__(self) -> None:
         if self.noise not in (None, *LAWS):
-            raise ValueError(
-                f"noise must be one of {', '.join(LAWS)}, got {self.noise!r:.80}. Name the law of the noise."
-            )
+            raise ValueError(f"noise must be one of {', '.join(LAWS)}, got {self.noise!r:.80}. Name the law of the noise.")
         scale = self.scale
         if isinstance(scale, np.ndarray):
             fits = scale.dtype.kind in "iuf" and scale.shape == np.shape(self.table) and scale.size > 0
@@ -84,9 +82,7 @@ class NoisyTable:
                 "noise is said to be so. Pass exact=True for one."
             )
         if self.exact is not False and (self.exact is not True or self.noise is not None or scale is not None):
-            raise ValueError(
-                "exact is true or false, and an exact table has no law and no scale. Leave one of them out."
-            )
+            raise ValueError("exact is true or false, and an exact table has no law and no scale. Leave one of them out.")
 
         if self.covariance is not None and not (
             scale is None and not self.exact and self.law == GAUSSIAN and _is_covariance(self.covariance)
@@ -156,9 +152,7 @@ def cells_of_table(given: NoisyTable, domain: Domain) -> TableCells:
     names = [str(name) for name in frame.columns if name not in (*_VALUES, *_ERRORS)]
     what = shortened(f"the table of {' × '.join(names) or 'no column'}", 200)
     if unknown := [name for name in names if name not in domain.names]:
-        raise ValueError(
-            f"{what} has the column {unknown[0]!r:.80}, which the domain does not have. Rename or remove it."
-        )
+        raise ValueError(f"{what} has the column {unknown[0]!r:.80}, which the domain does not have. Rename or remove it.")
     kinds = [name for name in _VALUES if name in frame.columns]
     if len(kinds) != 1 or not names:
         raise ValueError(f"{what} must have columns of cells and one of count and share. Add what it lacks.")
@@ -253,12 +247,7 @@ def _is_covariance(matrix: Any) -> bool:
         known = np.asarray(matrix)
     except ValueError:  # rows of unlike lengths
         return False
-    if (
-        isinstance(matrix, pd.DataFrame)
-        or known.dtype.kind not in "iuf"
-        or known.ndim != 2
-        or len(set(known.shape)) > 1
-    ):
+    if isinstance(matrix, pd.DataFrame) or known.dtype.kind not in "iuf" or known.ndim != 2 or len(set(known.shape)) > 1:
         return False
     room = _ROUNDING * float(known.diagonal().max(initial=0.0))
     symmetric = np.isfinite(known).all() and np.allclose(known, known.T, rtol=1e-6, atol=room)
@@ -284,9 +273,7 @@ def independent_bound(covariance: Array) -> Array:
 # ---------------------------------------------------------------------- the cells of one column
 
 
-def _column_cells(
-    column: Column, cells: Sequence[Any], what: str
-) -> tuple[tuple[float, ...], tuple[float, ...], Array, int]:
+def _column_cells(column: Column, cells: Sequence[Any], what: str) -> tuple[tuple[float, ...], tuple[float, ...], Array, int]:
     """Inner edges and atoms of a column's cells, the cell of each entry (n,), and how many cells there are."""
     texts = [str(cell) if isinstance(cell, pd.Interval) else text_of(cell) for cell in cells]
     present = [text for text in dict.fromkeys(texts) if text != ""]
@@ -304,9 +291,7 @@ def _column_cells(
         )
     if column.missing != ("" in texts):
         has = "has no cell for a missing one, which the domain allows" if column.missing else "has a missing cell"
-        raise ValueError(
-            f"{what} {has} in column {column.name!r:.80}. Add the cell, or correct `missing` in the domain."
-        )
+        raise ValueError(f"{what} {has} in column {column.name!r:.80}. Add the cell, or correct `missing` in the domain.")
     numbers = {span: i for i, span in enumerate([*ranges, *((atom, atom) for atom in atoms)])}
     codes = np.array([len(numbers) if text == "" else numbers[spans[text]] for text in texts], dtype=np.intp)
     return tuple(low for low, _ in ranges[1:]), atoms, codes, len(numbers) + column.missing

@@ -55,14 +55,11 @@ class Number(column.Column):
                 f'got {self.lower}: the logarithm is undefined there. Raise lower, or use "log1p" if zero occurs.'
             )
         for field in ("edges", "atoms"):
-            values = tuple(
-                column.plain_number(value) for value in column.listed(self.name, field, getattr(self, field))
-            )
+            values = tuple(column.plain_number(value) for value in column.listed(self.name, field, getattr(self, field)))
             for value in values:
                 if not low <= self._public_number(field, value) <= high:
                     raise column.DomainError(
-                        f"column {self.name}: {field} must lie within the bounds, got {value!r}. Leave it out, or widen "
-                        "the bounds."
+                        f"column {self.name}: {field} must lie within the bounds, got {value!r}. Leave it out, or widen the bounds."
                     )
             object.__setattr__(self, field, values)
         self._check_default()
@@ -91,9 +88,7 @@ class Number(column.Column):
         column.check_text(f"column {self.name}: {field}", text)
         number = self.parse(text) if text else BAD
         if number is BAD or not math.isfinite(number):
-            raise column.DomainError(
-                f"column {self.name}: {field} must be a finite {self.kind} value, got {value!r}. Write one."
-            )
+            raise column.DomainError(f"column {self.name}: {field} must be a finite {self.kind} value, got {value!r}. Write one.")
         return number
 
     @property
@@ -345,11 +340,7 @@ def _is_form_of_days(form: Any) -> bool:
     if not isinstance(form, str) or form != form.strip():
         return False
     named = re.findall("%(.)", form)
-    if not (
-        {"d", "m"} <= set(named) <= set("dmYyHMS")
-        and len(set(named) & {"Y", "y"}) == 1
-        and len(set(named)) == len(named)
-    ):
+    if not ({"d", "m"} <= set(named) <= set("dmYyHMS") and len(set(named) & {"Y", "y"}) == 1 and len(set(named)) == len(named)):
         return False
     day = datetime.datetime(2003, 2, 1, 4, 5, 6)
     text, wanted = day.strftime(form), parse_day(day.date().isoformat())
@@ -378,9 +369,7 @@ class Date(_Whole):
             if isinstance(value, datetime.date):
                 object.__setattr__(self, field, value.isoformat())
         for field in ("edges", "atoms"):
-            object.__setattr__(
-                self, field, tuple(text_of(v) for v in column.listed(self.name, field, getattr(self, field)))
-            )
+            object.__setattr__(self, field, tuple(text_of(v) for v in column.listed(self.name, field, getattr(self, field))))
         if self.format is not None and not _is_form_of_days(self.format):
             raise column.DomainError(
                 f"column {self.name}: format must have %d, %m and %Y (or %y), else %H, %M and %S alone, each once, and no form "
@@ -424,9 +413,7 @@ class Cyclic(Number):
                 f"column {self.name}: the atom {self.upper} is the same point as {self.lower}. Write {self.lower}."
             )
         if not math.isfinite(self.period) or self.period < 1e-100:
-            raise column.DomainError(
-                f"column {self.name}: the period must be a number from 1e-100 to 1e300, got {self.period}."
-            )
+            raise column.DomainError(f"column {self.name}: the period must be a number from 1e-100 to 1e300, got {self.period}.")
 
     @property
     def period(self) -> float:

@@ -77,9 +77,7 @@ class Text(Column):
     def _check_characters(self, field: str, value: Any) -> None:
         what = f"column {self.name}: {field}"
         if not isinstance(value, str) or not 1 <= len(value) < MOST_SYMBOLS or len(set(value)) != len(value):
-            raise DomainError(
-                f"{what} must be 1 to {MOST_SYMBOLS - 1} distinct characters, got {value!r:.80}. Write each once."
-            )
+            raise DomainError(f"{what} must be 1 to {MOST_SYMBOLS - 1} distinct characters, got {value!r:.80}. Write each once.")
         for character in value:  # one by one: a text of the column has them in any order
             check_shown(what, character)
 

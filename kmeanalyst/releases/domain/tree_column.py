@@ -214,9 +214,7 @@ def _depth_first(name: str, parent_of: Mapping[str, str]) -> dict[str, int]:
         waiting += [(child, depth + 1) for child in reversed(below.get(code, []))]
     nodes = set(parent_of) | set(below) - {""}
     if circular := sorted(nodes - set(depth_of)):
-        raise DomainError(
-            f"column {name}: {circular[0]!r:.80} is below itself, so parents are no tree. Correct its parent."
-        )
+        raise DomainError(f"column {name}: {circular[0]!r:.80} is below itself, so parents are no tree. Correct its parent.")
     if len(nodes) > MOST_CODES or max(depth_of.values()) >= MOST_DEPTHS:
         raise DomainError(
             f"column {name}: a tree has at most {MOST_CODES:,} codes, {MOST_DEPTHS} deep, got {len(nodes):,}, "

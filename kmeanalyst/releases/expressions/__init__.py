@@ -119,9 +119,7 @@ class Expression:
         comparisons = [part for part in syntax.parts_of(self._root) if isinstance(part, syntax.Comparison)]
         sides = [((part.first, *(each for _, each in part.rest)), part.rest) for part in comparisons]
         pairs = [(a, b) for left, rest in sides for a, (sign, b) in zip(left, rest, strict=False) if sign == "=="]
-        return tuple(
-            (one.name, two.name) for one, two in pairs if isinstance(one, syntax.Name) and isinstance(two, syntax.Name)
-        )
+        return tuple((one.name, two.name) for one, two in pairs if isinstance(one, syntax.Name) and isinstance(two, syntax.Name))
 
     @property
     def difference(self) -> tuple[str, str] | None:
@@ -144,9 +142,7 @@ class Expression:
         """
         parts = list(syntax.parts_of(self._root))
         calls = [part.function for part in parts if isinstance(part, syntax.Call)]
-        return not any(isinstance(part, syntax.Arithmetic | syntax.Sign) for part in parts) and set(calls) <= {
-            "missing"
-        }
+        return not any(isinstance(part, syntax.Arithmetic | syntax.Sign) for part in parts) and set(calls) <= {"missing"}
 
     @property
     def joined(self) -> tuple[str, ...]:
@@ -182,9 +178,7 @@ class Expression:
         >>> parse("2 * number(size) + age").read_as_numbers
         ('size',)
         """
-        calls = [
-            part for part in syntax.parts_of(self._root) if isinstance(part, syntax.Call) and part.function == "number"
-        ]
+        calls = [part for part in syntax.parts_of(self._root) if isinstance(part, syntax.Call) and part.function == "number"]
         named = (part.arguments[0] for part in calls)
         return tuple(dict.fromkeys(name.name for name in named if isinstance(name, syntax.Name)))
 

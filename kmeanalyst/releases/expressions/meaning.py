@@ -156,8 +156,7 @@ class Interpreter:
             dates = [words.written(column.name) for column in self.domain.columns if isinstance(column, Date)]
             hint = f"Write {node.function}({dates[0]})." if dates else "This domain has no date column: leave it out."
             raise self.error(
-                f"{node.function} takes a date column, and {self.part(days.node)} is {_KINDS[days.kind]}. {hint}",
-                days.node,
+                f"{node.function} takes a date column, and {self.part(days.node)} is {_KINDS[days.kind]}. {hint}", days.node
             )
         if node.function == "year":
             return Meaning(node, "number", lambda frame: calendar_of(days.run(frame), "Y") + 1970)
@@ -179,9 +178,7 @@ class Interpreter:
                 f"no level of {words.written(column.name)} is a number: they are {there}. "
                 "Name a column whose levels are written in digits.", levels.node
             )  # fmt: skip
-        return Meaning(
-            node, "number", lambda frame: numbers[np.where(np.isnan(c := levels.run(frame)), -1, c).astype(int)]
-        )
+        return Meaning(node, "number", lambda frame: numbers[np.where(np.isnan(c := levels.run(frame)), -1, c).astype(int)])
 
     def where(self, node: syntax.Call, test: Meaning, then: Meaning, otherwise: Meaning) -> Meaning:
         condition, branches = self.as_condition(test), (then, otherwise)
@@ -345,8 +342,7 @@ class Interpreter:
         name, hint = words.written(column.name), f"Compare it with a text: {words.example(column)}."
         if sign not in ("==", "!="):
             raise self.error(
-                f"{name} is a column of texts, which have no order here, so {sign} means nothing. Use ==, != or in.",
-                strings.node,
+                f"{name} is a column of texts, which have no order here, so {sign} means nothing. Use ==, != or in.", strings.node
             )
         if other.kind == "strings":
             return _unchanged

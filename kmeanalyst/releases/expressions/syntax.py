@@ -376,9 +376,7 @@ class Parser:
             hint = f"Did you mean {near}?" if near else "Use one of these, or put an operator before the parenthesis."
             if isinstance(getattr(np, name.text, None), np.ufunc):
                 hint = f'numpy\'s are functions of variables, in Python: np.{name.text}(release["column"]).mean().'
-            raise self.error(
-                f"no function {words.short(name.text)}: the functions are {', '.join(_ARITIES)}. {hint}", name
-            )
+            raise self.error(f"no function {words.short(name.text)}: the functions are {', '.join(_ARITIES)}. {hint}", name)
         opening = self.advance()
         arguments = self.listed(")", opening, _OR)
         span = self.span(name.start, *arguments)
@@ -408,9 +406,7 @@ class Parser:
         rest: list[tuple[str, Node]] = []
         while _LEVELS.get(sign := self.operator()) == _COMPARE:
             if rest and isinstance(rest[-1][1], Items):
-                raise self.error(
-                    "a list ends a comparison: nothing compares with it. Put a in [...] in parentheses.", self.token
-                )
+                raise self.error("a list ends a comparison: nothing compares with it. Put a in [...] in parentheses.", self.token)
             self.at += 2 if sign == "not in" else 1
             rest.append((sign, self.bracketed() if sign in ("in", "not in") else self.expression(_SUM)))
         return Comparison(self.span(first.span.start, first, *(part for _, part in rest)), first, tuple(rest))

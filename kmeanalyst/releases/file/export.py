@@ -45,9 +45,7 @@ SDNIST_COLUMNS = (
 _SDNIST_TARGETS = {"25": "ma2019", "48": "tx2019"}  # by the state in PUMA's codes; other states: the national excerpt
 
 
-def export(
-    release: ReleaseData, path: str | Path, *, frame: pd.DataFrame | None = None, keep_formulas: bool = False
-) -> int:
+def export(release: ReleaseData, path: str | Path, *, frame: pd.DataFrame | None = None, keep_formulas: bool = False) -> int:
     """Write points and weights to a .csv, .parquet, .nc, .xlsx, .dta or .sav file; it appears whole or not at all.
 
     frame             what is written, such as `Release.to_frame` of another view; by default points and weights as released.
@@ -155,9 +153,7 @@ _RESERVED = {  # by SPSS and Stata
 def _for_statistics(frame: pd.DataFrame, most: int) -> tuple[pd.DataFrame, dict[str, str]]:
     """Plain columns under names of letters, digits and _ (at most this long), and the columns' own names."""
     names_now = map(str, frame.columns)
-    begun = [
-        name if re.match("[A-Za-z]", name) and name.lower() not in _RESERVED else f"v_{name}" for name in names_now
-    ]
+    begun = [name if re.match("[A-Za-z]", name) and name.lower() not in _RESERVED else f"v_{name}" for name in names_now]
     names = dict(zip(_allowed_names(begun, "A-Za-z0-9_", most).values(), frame.columns, strict=True))
     return pd.DataFrame({name: _allowed_values(frame[column]) for name, column in names.items()}), names
 
@@ -268,9 +264,7 @@ def export_mbi(release: ReleaseData, path: str | Path) -> dict[str, Any]:
             f"mbi takes noisy counts of cells, and this release has {what}. Export its rows, or publish with --kernel adaptive."
         )
     if (ending := Path(path).suffix.lower()) not in (".json", ".npz"):
-        raise ValueError(
-            f"cannot write measurements to {path}: mbi's are .json or .npz. Name a file with such an ending."
-        )
+        raise ValueError(f"cannot write measurements to {path}: mbi's are .json or .npz. Name a file with such an ending.")
     kernel, names, arrays, cliques = features.kernel, release.domain.names, [], []
     for table in measurement.tables():
         if table.finer and len(table.columns) == 1:
@@ -296,13 +290,8 @@ def export_mbi(release: ReleaseData, path: str | Path) -> dict[str, Any]:
             with open(temporary, "wb") as file:
                 np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **named)
         else:
-            lists = [
-                each | {name: own.tolist() for name, own in one.items()}
-                for each, one in zip(cliques, arrays, strict=True)
-            ]
-            temporary.write_text(
-                json.dumps(header | {"measurements": lists}, ensure_ascii=False) + "\n", encoding="utf-8"
-            )
+            lists = [each | {name: own.tolist() for name, own in one.items()} for each, one in zip(cliques, arrays, strict=True)]
+            temporary.write_text(json.dumps(header | {"measurements": lists}, ensure_ascii=False) + "\n", encoding="utf-8")
     return header
 
 

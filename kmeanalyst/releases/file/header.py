@@ -109,17 +109,12 @@ _DERIVED_RULE, _RULES_RULE = {"derived": _LIST}, {"rules": _LIST}
 _NOISE_RULES = {"noise_scale": _POSITIVE, "grid_noise_scale": _POSITIVE, "n_rows": _COUNT}
 _MEASUREMENT_RULES = {"noise_law": _one_of(*NOISE_LAWS), "feature_map": _TABLE} | _NOISE_RULES
 _CHOICE_RULES = {"count": _COUNT, "step": _STEP, "scale": _POSITIVE}
-_SETS: _Rule = (
-    "sets",
-    lambda value: isinstance(value, list) and bool(value) and all(_are_columns(own, 3) for own in value),
-)
+_SETS: _Rule = ("sets", lambda value: isinstance(value, list) and bool(value) and all(_are_columns(own, 3) for own in value))
 _DRAWN_RULES = {"sets": _SETS, "count": _STEP, "largest": _STEP, "step": _STEP, "scale": _POSITIVE, "score_step": _STEP}
 _OPTIONAL_RULES: dict[str, _Rule] = {
     "relative_noise": ("true", lambda value: value is True),
     "scores": _rounds("whole numbers, from 1 to 2^28", _STEP[1]),
-    "choices": _rounds(
-        "tables of count, step (from 1 to 2^28) and scale, positive numbers", partial(_holds, _CHOICE_RULES)
-    ),
+    "choices": _rounds("tables of count, step (from 1 to 2^28) and scale, positive numbers", partial(_holds, _CHOICE_RULES)),
     "beforehand": (
         "a list of pairs of columns' numbers, at least one",
         lambda value: isinstance(value, list) and bool(value) and all(_are_columns(pair, 2, 2) for pair in value),
@@ -221,9 +216,7 @@ def check_header(header: dict[str, Any]) -> None:
 def check_function_header(header: dict[str, Any]) -> None:
     """As `check_header`, for the header of a released function."""
     if header.get("format") == FORMAT:
-        raise refusal(
-            "the file holds weighted points", "it is not a function of a table", "Read it with kmeanalyst.read_release"
-        )
+        raise refusal("the file holds weighted points", "it is not a function of a table", "Read it with kmeanalyst.read_release")
     _check_outline(header, FUNCTION_FORMAT, _FUNCTION_FILE_RULES, newer=_is_newer(header, FUNCTION_MINOR))
     _check_fields("measurement", header["measurement"], _FUNCTION_MEASUREMENT_RULES)
     _check_fields("function", header["function"], _FUNCTION_RULES)
@@ -245,9 +238,7 @@ def _check_outline(header: dict[str, Any], form: str, rules: dict[str, _Rule], *
         )
     _check_fields(archive.HEADER, header, rules, more_allowed=newer)
     if len(header["columns"]) > limits().columns:
-        raise too_large(
-            f"{archive.HEADER} has {len(header['columns'])} columns", f"at most {limits().columns} are read"
-        )
+        raise too_large(f"{archive.HEADER} has {len(header['columns'])} columns", f"at most {limits().columns} are read")
     for name, entry in header["members"].items():
         _check_fields(f"the entry of member {name!r:.80}", entry, _MEMBER_RULES)
 
@@ -257,9 +248,7 @@ def _check_fields(what: str, table: Any, rules: dict[str, _Rule], *, more_allowe
         raise refusal(what, f"it should be a table of {', '.join(rules)}")
     absent, unknown = sorted(set(rules) - set(table)), sorted(set(table) - set(rules))
     if absent or (unknown and not more_allowed):
-        raise refusal(
-            what, f"missing fields {absent}, unknown fields {unknown!r:.200}; their meaning cannot be guessed"
-        )
+        raise refusal(what, f"missing fields {absent}, unknown fields {unknown!r:.200}; their meaning cannot be guessed")
     for name, (wanted, holds) in rules.items():
         if not holds(table[name]):
             raise refusal(f"{what}, field {name}", f"it must be {wanted}, got {table[name]!r:.80}")

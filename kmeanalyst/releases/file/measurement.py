@@ -86,9 +86,7 @@ def _choosing_of(fields: dict[str, Any], feature_map: FeatureMap, members: Membe
     if not isinstance(kernel, ChosenMargins) or is_pure(fields["noise_law"]):
         raise refusal(f"measurement, field {named[0]}", "it goes with margins of chosen sets, under Gaussian noise")
     if (columns := len(kernel.edges)) > _MOST_SCORED:
-        raise too_large(
-            f"its tables were chosen from the pairs of {columns} columns", f"those of at most {_MOST_SCORED} are read"
-        )
+        raise too_large(f"its tables were chosen from the pairs of {columns} columns", f"those of at most {_MOST_SCORED} are read")
     steps, drawn = fields.get("scores", []), fields.get("drawn")
     sizes = [math.comb(columns, 2)] * len(steps) + ([len(drawn["sets"])] if drawn else [])
     names = [scores_name(number) for number in range(1, 1 + len(sizes))]
@@ -114,9 +112,7 @@ def _choice(fields: dict[str, Any]) -> Choice:
     return Choice(fields["count"], fields["step"], float(fields["scale"]))
 
 
-def statement_of(
-    header: dict[str, Any], measurement: Measurement | None, kernel: Kernel, domain: Domain
-) -> Statement | None:
+def statement_of(header: dict[str, Any], measurement: Measurement | None, kernel: Kernel, domain: Domain) -> Statement | None:
     """The statement, if its arithmetic holds and it is about this measurement, or else about this kernel and domain."""
     if header["statement"] is None:
         return None
@@ -218,9 +214,7 @@ def basis_points(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Ar
     if len(arrays) != 1 or points is None or points.ndim != 2 or points.shape[1] != domain.width:
         raise refusal("feature_map, field arrays", f"a subspace has points of {domain.width} columns, and nothing else")
     if len(points) > limits().basis_points:
-        raise too_large(
-            f"measurement/points.npy has {len(points)} rows", f"a subspace of at most {limits().basis_points} is read"
-        )
+        raise too_large(f"measurement/points.npy has {len(points)} rows", f"a subspace of at most {limits().basis_points} is read")
     work = len(points) ** 2 * kernel_work(kernel, domain.width)
     if work > limits().basis_work:
         raise too_large(
@@ -247,9 +241,7 @@ def basis_points(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Ar
 def _check_strings(column: Text, numbers: Array) -> None:
     """Packed strings are those that the column's own cells become, to the last bit."""
     if not np.array_equal(column.encode(column.decode(numbers))[0], numbers, equal_nan=True):
-        raise refusal(
-            f"measurement/points.npy, column {column.name}", "it has numbers that are no strings of the domain"
-        )
+        raise refusal(f"measurement/points.npy, column {column.name}", "it has numbers that are no strings of the domain")
 
 
 # ---------------------------------------------------------------------- feature maps
@@ -264,9 +256,7 @@ def _check_names(family: str, arrays: dict[str, Array], names: tuple[str, ...], 
     """The arrays have these names and no others, and the one named last has a row for each column."""
     d = len(domain)
     if set(arrays) != set(names) or arrays[by_column].ndim != 2 or len(arrays[by_column]) != d:
-        raise refusal(
-            "feature_map, field arrays", f"{family} features have {', '.join(names)} of {d} columns, and nothing else"
-        )
+        raise refusal("feature_map, field arrays", f"{family} features have {', '.join(names)} of {d} columns, and nothing else")
 
 
 def binning(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
@@ -287,9 +277,7 @@ def maclaurin(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
     _check_no_texts(RandomMaclaurin.name, domain)
     _check_names(RandomMaclaurin.name, arrays, names, domain, "signs")
     if not isinstance(kernel, Polynomial):
-        raise refusal(
-            "feature_map, field name", f"the kernel {kernel.name} is not polynomial, and has no such features"
-        )
+        raise refusal("feature_map, field name", f"the kernel {kernel.name} is not polynomial, and has no such features")
     with refusing("feature_map"):
         return RandomMaclaurin(kernel, *(arrays[name] for name in names))
 
@@ -342,10 +330,7 @@ def _margins(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featur
         column = domain.columns[min(j, len(domain) - 1)]
         low, high = column.ends if isinstance(column, Number | Tree) else (math.inf, -math.inf)
         if fine and not low < fine[0] <= fine[-1] < high:
-            raise refusal(
-                "the kernel",
-                f"it has finer ranges of column {column.name} that are no ranges of numbers or codes in it",
-            )
+            raise refusal("the kernel", f"it has finer ranges of column {column.name} that are no ranges of numbers or codes in it")
     if arrays or not isinstance(kernel, Margins):
         raise refusal("feature_map, field arrays", "margins are features of the margins kernel, which have no arrays")
     return MarginFeatures(kernel)

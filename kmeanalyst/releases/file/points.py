@@ -46,8 +46,7 @@ def check_size(n_points: int, domain: Domain) -> None:
         raise too_large(f"{n_points} points", f"at most {limits().points} are read")
     if (cells := n_points * cells_of_a_row(domain)) > limits().cells:
         raise too_large(
-            f"{n_points} points of {len(domain)} columns",
-            f"they make {cells} cells, and at most {limits().cells} are read",
+            f"{n_points} points of {len(domain)} columns", f"they make {cells} cells, and at most {limits().cells} are read"
         )
 
 
@@ -204,9 +203,7 @@ def _series(column: Column, values: Any) -> pd.Series:
     numbers = values.to_numpy()
     _check_bounds(column, numbers, values.null_count, (low, high))
     if isinstance(column, Cyclic) and (numbers == high).any():
-        raise refusal(
-            f"{POINTS}, column {column.name}", "it has its upper bound as a value, which stands for the lower one"
-        )
+        raise refusal(f"{POINTS}, column {column.name}", "it has its upper bound as a value, which stands for the lower one")
     return pd.Series(np.array(numbers), name=column.name)
 
 
@@ -223,9 +220,7 @@ def _strings(column: Text, values: Any) -> pd.Series:
     """Strings as Domain.decode returns them, each checked once, however often it is repeated."""
     has_empty = not column.missing and column.default is None
     if values.null_count and not (column.missing or has_empty):
-        raise refusal(
-            f"{POINTS}, column {column.name}", "it has empty cells, and neither a missing value nor an empty string"
-        )
+        raise refusal(f"{POINTS}, column {column.name}", "it has empty cells, and neither a missing value nor an empty string")
     chunk = values.chunk(0)
     texts = chunk.dictionary.to_pylist()
     odd = [text for text in texts if column.held(text) != text]

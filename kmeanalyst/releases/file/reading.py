@@ -26,15 +26,7 @@ from kmeanalyst.releases.expressions import LONGEST
 from kmeanalyst.releases.file.archive import HEADER, POINTS, Members, contents, members_in
 from kmeanalyst.releases.file.header import check_header, check_members, parsed, plain
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_of
-from kmeanalyst.releases.file.limits import (
-    MOST_DERIVED_COLUMNS,
-    FileRefused,
-    limits,
-    reading,
-    refusal,
-    refusing,
-    too_large,
-)
+from kmeanalyst.releases.file.limits import MOST_DERIVED_COLUMNS, FileRefused, limits, reading, refusal, refusing, too_large
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
 from kmeanalyst.releases.file.points import points_and_weights
 from kmeanalyst.releases.function import ReleasedFunction
@@ -55,9 +47,7 @@ _OF_A_ROW = 40  # characters of an expression that cost as much as making its ro
 # ---------------------------------------------------------------------- any file
 
 
-def read_container(
-    path: str | Path, parse: Callable[[Members], _T], what: str, *, allow_rehearsal: bool, large: bool
-) -> _T:
+def read_container(path: str | Path, parse: Callable[[Members], _T], what: str, *, allow_rehearsal: bool, large: bool) -> _T:
     """Parse the members of a file; FileRefused, with the path, where that fails or the file is a rehearsal.
 
     what    "release" or "function".
@@ -91,9 +81,7 @@ def columns_in(header: dict[str, Any]) -> Domain:
 
 def read_release(path: str | Path, kind: type[R], *, allow_rehearsal: bool = False, large: bool = False) -> R:
     """As `kmeanalyst.release.read_release`, for any class of release."""
-    return read_container(
-        path, lambda members: release_of(members, kind), "release", allow_rehearsal=allow_rehearsal, large=large
-    )
+    return read_container(path, lambda members: release_of(members, kind), "release", allow_rehearsal=allow_rehearsal, large=large)
 
 
 def release_of(members: Members, kind: type[R]) -> R:
@@ -178,8 +166,7 @@ def check_cells(release: ReleaseData, cells: pd.DataFrame) -> None:
         alike = np.isclose(said, computed, **_tolerances(column, computed[~np.isnan(computed)]), equal_nan=True)
         if not alike.all():
             raise refusal(
-                f"{POINTS}, derived column {column.name}",
-                f"{int((~alike).sum())} of its cells are not what its expression gives",
+                f"{POINTS}, derived column {column.name}", f"{int((~alike).sum())} of its cells are not what its expression gives"
             )
 
 
@@ -234,8 +221,7 @@ def trying_work(domain: Domain, n_points: int, feature_map: FeatureMap | None) -
     rules = rules_of(domain)
     kernel = feature_map.kernel if isinstance(feature_map, MarginFeatures) else None
     return sum(
-        (n_points + rules.n_tried(i, kernel)) * (_OF_A_ROW + length_of(one.rule.text))
-        for i, one in enumerate(rules.compiled)
+        (n_points + rules.n_tried(i, kernel)) * (_OF_A_ROW + length_of(one.rule.text)) for i, one in enumerate(rules.compiled)
     )
 
 

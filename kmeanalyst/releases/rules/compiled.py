@@ -427,13 +427,9 @@ def _with_expression(rule: Rule, domain: Columns) -> CompiledRule:
     if rule.kind == DERIVE:
         _check_derived(domain, target, kind)
     elif kind != "condition":
-        raise DomainError(
-            f"a condition is needed here, and {rule.text} is a number. Compare it, as in {rule.text} > 0."
-        )
+        raise DomainError(f"a condition is needed here, and {rule.text} is a number. Compare it, as in {rule.text} > 0.")
     if rule.kind == MISSING and not domain.columns[target].missing:
-        raise DomainError(
-            f"{rule.columns[0]} has no missing cells in this domain. Write missing = true in its [[column]]."
-        )
+        raise DomainError(f"{rule.columns[0]} has no missing cells in this domain. Write missing = true in its [[column]].")
     if rule.kind == ALWAYS:
         expression = expression.denied()
     return CompiledRule(rule, tuple(sorted({*named, target} - {-1})), expression, target=target)
@@ -443,9 +439,7 @@ def _check_derived(domain: Columns, target: int, kind: str) -> None:
     column = domain.columns[target]
     if isinstance(column, Boolean) and kind != "condition":
         raise DomainError(f"{column.name} is boolean, and the expression is a number. Compare it, as in ... > 0.")
-    if isinstance(column, Date) or (
-        isinstance(column, Categorical) and not isinstance(column, Boolean) and kind == "condition"
-    ):
+    if isinstance(column, Date) or (isinstance(column, Categorical) and not isinstance(column, Boolean) and kind == "condition"):
         raise DomainError(
             f"{column.name} is {column.kind}, and the expression gives a {kind}. Derive a column of numbers, a boolean from a "
             "condition, or levels that are written as numbers."

@@ -98,9 +98,7 @@ class _Search:
         named = {k for own in rules.columns for k in own}
         every = {k: columns[k].every_value(_EVERY_VALUE) for k in named if columns[k].is_number}
         edges = [
-            tuple(((own[:-1] + own[1:]) / 2)[~np.isnan(own[1:])].tolist())
-            if (own := every.get(k)) is not None
-            else cuts
+            tuple(((own[:-1] + own[1:]) / 2)[~np.isnan(own[1:])].tolist()) if (own := every.get(k)) is not None else cuts
             for k, cuts in enumerate(rules.cells.edges)
         ]
         self.cells = Cells(tuple(edges), rules.cells.atoms, rules.cells.missing)
@@ -112,8 +110,7 @@ class _Search:
         ]
         self.cell_of = [self.cells.cells_of(k, own) for k, own in enumerate(self.values)]
         self.sources = [
-            self._sources(set(one.columns) - ({one.target} if one.rule.kind == DERIVE else set()))
-            for one in rules.compiled
+            self._sources(set(one.columns) - ({one.target} if one.rule.kind == DERIVE else set())) for one in rules.compiled
         ]
 
     def _sources(self, columns: set[int]) -> Sequence[int]:

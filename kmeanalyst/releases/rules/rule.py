@@ -78,14 +78,10 @@ class Rule:
         second = "file" if kind == COMBINATIONS and folder is not None and "file" in table else _SECOND.get(kind)
         if set(table) != {kind} | ({second} if second else set()):
             wanted = f"{kind} and {second}" if second else f"{kind} alone"
-            raise DomainError(
-                f"a rule of this kind has the entries {wanted}, got {sorted(table)!r:.200}. Write {_FORMS}."
-            )
+            raise DomainError(f"a rule of this kind has the entries {wanted}, got {sorted(table)!r:.200}. Write {_FORMS}.")
         if kind == COMBINATIONS:
             names = _names(table[kind])
-            rows = (
-                _rows_in(folder / _text(table["file"], "file"), names) if second == "file" and folder else table["rows"]
-            )
+            rows = _rows_in(folder / _text(table["file"], "file"), names) if second == "file" and folder else table["rows"]
             return cls(kind, columns=names, rows=_rows(rows, len(names)))
         if second is None:
             return cls(kind, _text(table[kind], kind))
@@ -118,9 +114,7 @@ def rules_from(tables: Any, folder: Path | None = None) -> tuple[Rule, ...]:
     if not isinstance(tables, Sequence) or isinstance(tables, str):
         raise DomainError(f"rules must be a list of tables, got {tables!r:.80}. Write a [[rule]] table for each.")
     if len(tables) > MOST_RULES:
-        raise DomainError(
-            f"a domain has at most {MOST_RULES} rules, got {len(tables)}. Join some by or, or leave some out."
-        )
+        raise DomainError(f"a domain has at most {MOST_RULES} rules, got {len(tables)}. Join some by or, or leave some out.")
     return tuple(Rule.from_dict(table, folder) for table in tables)
 
 
@@ -149,9 +143,7 @@ def _names(value: Any) -> tuple[str, ...]:
 def _rows(value: Any, width: int) -> tuple[tuple[str, ...], ...]:
     if not isinstance(value, list | tuple) or not 0 < len(value) <= MOST_ROWS:
         what = f"{len(value)} rows" if isinstance(value, list | tuple) else f"{value!r:.80}"
-        raise DomainError(
-            f"combinations need 1 to {MOST_ROWS:,} rows, got {what}. List the values that there are together."
-        )
+        raise DomainError(f"combinations need 1 to {MOST_ROWS:,} rows, got {what}. List the values that there are together.")
     for row in value:
         if not isinstance(row, list | tuple) or len(row) != width or not all(isinstance(cell, str) for cell in row):
             raise DomainError(

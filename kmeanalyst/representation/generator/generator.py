@@ -233,9 +233,7 @@ def _train(task: _Task, measurement: Measurement, steps: int, report: Progress) 
     return network
 
 
-def _penalty(
-    task: _Task, outputs: soft_rows.Tensor, classes: soft_rows.Tensor, weights: soft_rows.Tensor
-) -> soft_rows.Tensor:
+def _penalty(task: _Task, outputs: soft_rows.Tensor, classes: soft_rows.Tensor, weights: soft_rows.Tensor) -> soft_rows.Tensor:
     """-2 log prior: logits of rows are standard normal about their class mean, class means about the overall mean.
 
     Added to the misfit in units of the noise it gives -2 log posterior: more noise makes the rows more alike.

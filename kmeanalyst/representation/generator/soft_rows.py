@@ -203,9 +203,7 @@ class _Multiplied(_Several):
 class _Fourier(ExpectedFeatures):
     """√(k(0)/R) (Re, Im) of Π_j E exp(i p_j(x_j)): one complex factor for each column."""
 
-    def __init__(
-        self, features: RandomFourier, choices: tuple[Choices, ...], columns: tuple[int, ...], dtype: Any
-    ) -> None:
+    def __init__(self, features: RandomFourier, choices: tuple[Choices, ...], columns: tuple[int, ...], dtype: Any) -> None:
         import torch
 
         def constant(values: Array) -> Tensor:
@@ -250,9 +248,7 @@ def _turn(frequencies: Array, choices: Choices) -> tuple[Array, Array]:
 class _Tables(ExpectedFeatures):
     """Products of the probabilities of cells: within a row, columns are independent."""
 
-    def __init__(
-        self, features: MarginFeatures, choices: tuple[Choices, ...], columns: tuple[int, ...], dtype: Any
-    ) -> None:
+    def __init__(self, features: MarginFeatures, choices: tuple[Choices, ...], columns: tuple[int, ...], dtype: Any) -> None:
         import torch
 
         self.groups = features.groups

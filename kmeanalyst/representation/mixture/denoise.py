@@ -23,14 +23,7 @@ from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.mixture.component_laws import as_phasors, from_phasors
-from kmeanalyst.representation.mixture.mixture import (
-    Mixture,
-    MixtureFit,
-    fit_mixture,
-    mean_phasors,
-    slope_in_logits,
-    square,
-)
+from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, fit_mixture, mean_phasors, slope_in_logits, square
 from kmeanalyst.representation.mixture.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
 from kmeanalyst.representation.wanted import FULL, Effort, Wanted

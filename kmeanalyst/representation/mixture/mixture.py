@@ -102,9 +102,7 @@ class MixtureFit:
     effort          of all fits of the search, and of the posterior around its result.
     """
 
-    def __init__(
-        self, features: RandomFourier, domain: Domain, target: Array, noise: float, effort: Effort = FULL
-    ) -> None:
+    def __init__(self, features: RandomFourier, domain: Domain, target: Array, noise: float, effort: Effort = FULL) -> None:
         self.effort, self.tries = effort, effort.of(_TRIES)
         self.features, self.domain, self.target, self.noise = features, domain, target.astype(np.complex64), noise
         self.laws = laws_for(features, domain, lengthscales(features.linear))
@@ -215,17 +213,13 @@ class MixtureFit:
 
         def objective(flat: Array) -> tuple[float, Array]:
             a = expit(flat[0])
-            residual, by_weight, by_parameters = self.slopes(
-                np.array([a]), flat[None, 1:], held=now * np.float32(1 - a)
-            )
+            residual, by_weight, by_parameters = self.slopes(np.array([a]), flat[None, 1:], held=now * np.float32(1 - a))
             slope = by_weight[0] - 2 * float(np.mean((np.conj(residual) * now).real, dtype=np.float64))
             return square(residual) / self.noise**2, np.append(a * (1 - a) * slope, by_parameters[0]) / self.noise**2
 
         start = np.append(logit(share), np.clip(parameters, low, high))
         limits = [(-9.0, 3.0), *zip(low, high, strict=True)]
-        found = minimize(
-            objective, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": self.effort.of(_SETTLE)}
-        )
+        found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": self.effort.of(_SETTLE)})
         return float(found.fun), found.x[1:], float(expit(found.x[0]))
 
     def _candidates(self, mixture: Mixture, rng: np.random.Generator) -> Mixture:

@@ -110,9 +110,7 @@ def _refit_weights(state: _State, tolerance: float) -> None:
     G = (state.phasors @ state.phasors.conj().T).real.astype(np.float64) / R
     b = (state.phasors @ state.target.conj()).real.astype(np.float64) / R + state.ridge / M
     G[np.diag_indices(M)] += state.ridge
-    state.weights = minimise_quadratic(
-        G, b, PROBABILITIES, tolerance=tolerance, start=state.weights, most_steps=_WEIGHT_STEPS
-    )
+    state.weights = minimise_quadratic(G, b, PROBABILITIES, tolerance=tolerance, start=state.weights, most_steps=_WEIGHT_STEPS)
 
 
 def _move_column(state: _State, column: Column, j: int, rng: np.random.Generator, share: float) -> float:

@@ -164,9 +164,7 @@ def _on_simplex(shares: Array, may: Array) -> Array:
     return found
 
 
-def estimate_tables(
-    measurement: Measurement, allowed: AllowedCells | None = None, domain: Domain | None = None
-) -> TableEstimates:
+def estimate_tables(measurement: Measurement, allowed: AllowedCells | None = None, domain: Domain | None = None) -> TableEstimates:
     """All tables of one and two columns, from a measurement of MarginFeatures.
 
     allowed   the cells that rules allow together: shares of all others are 0. None without rules.
@@ -242,10 +240,7 @@ def smoothed_around(
     """The measured tables of these pairs, each cell smoothed around its guess, with the columns' margins."""
     noisy, noise = _noisy(observed, pairs)
     tables = smoothed_tables(noisy, [guesses[pair] for pair in pairs], noise)
-    return {
-        (i, j): with_margins(table, ones[i], ones[j], _may(allowed, i, j))
-        for (i, j), table in zip(pairs, tables, strict=True)
-    }
+    return {(i, j): with_margins(table, ones[i], ones[j], _may(allowed, i, j)) for (i, j), table in zip(pairs, tables, strict=True)}
 
 
 def _noisy(observed: Observed, pairs: list[Pair]) -> tuple[list[Array], list[float]]:

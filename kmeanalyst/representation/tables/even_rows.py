@@ -36,9 +36,7 @@ _TINY = 1e-12
 Tables = dict[tuple[int, ...], Array]  # columns → (a, b, …)
 
 
-def draw_cells(
-    estimates: TableEstimates, n: int, rng: np.random.Generator, allowed: AllowedCells | None = None
-) -> Array:
+def draw_cells(estimates: TableEstimates, n: int, rng: np.random.Generator, allowed: AllowedCells | None = None) -> Array:
     """The cells (n, columns), drawn evenly from the tree.
 
     allowed   the cells that rules allow together; None without rules.
@@ -95,9 +93,7 @@ def _patterns(allowed: AllowedCells | None, cells: Array, k: int, known: frozens
         return np.ones((1, 1), dtype=bool), np.zeros(len(cells), dtype=np.intp)
     may = allowed.values(cells, k, known)
     packed = np.packbits(may, axis=1)
-    _, first, which = np.unique(
-        packed.view([("", f"V{packed.shape[1]}")]).ravel(), return_index=True, return_inverse=True
-    )
+    _, first, which = np.unique(packed.view([("", f"V{packed.shape[1]}")]).ravel(), return_index=True, return_inverse=True)
     return may[first], which
 
 

@@ -59,9 +59,7 @@ def measurement_of_tables(
     if floor:
         notes.append(f"exact tables count with a standard deviation of {floor:.3g} rows in each cell")
     if correlated := ", ".join(table.name for table in tables if table.correlated):
-        notes.append(
-            f"correlated noise counts as independent noise that is no smaller in any direction: {correlated:.200}"
-        )
+        notes.append(f"correlated noise counts as independent noise that is no smaller in any direction: {correlated:.200}")
     laws = {table.law for table in tables if table.deviation}
     if len(laws) > 1:
         notes.append("some tables have Gaussian noise and some Laplace noise: tests take all of it for Laplace noise")
@@ -77,9 +75,7 @@ def _n_rows(tables: Sequence[TableCells], given: int | None) -> tuple[int, bool,
     exact = {float(table.values.sum()): table.name for table in tables if not table.deviation and not table.shares}
     if given is not None:
         if not is_whole(given) or given < 1:
-            raise ValueError(
-                f"n_rows must be a whole number of at least 1, got {given!r:.80}: it counts the table's rows."
-            )
+            raise ValueError(f"n_rows must be a whole number of at least 1, got {given!r:.80}: it counts the table's rows.")
         exact[float(given)] = "n_rows"
     if exact and max(exact) - min(exact) > _HALF_A_ROW:
         low, high = min(exact), max(exact)
@@ -94,9 +90,7 @@ def _n_rows(tables: Sequence[TableCells], given: int | None) -> tuple[int, bool,
         raise ValueError("shares alone do not say how many rows they are of. Pass n_rows.")
     total, variance = averaged_by_precision(counts)
     if total < 1:
-        raise ValueError(
-            f"the tables' totals say that there are {float(total):.3g} rows. Pass n_rows, or correct the counts."
-        )
+        raise ValueError(f"the tables' totals say that there are {float(total):.3g} rows. Pass n_rows, or correct the counts.")
     note = f"N = {round(float(total)):,} ± {math.sqrt(variance):.3g} follows from the tables' totals: pass n_rows where it is known"
     return round(float(total)), False, [note]
 
@@ -157,9 +151,7 @@ def _measured(tables: Sequence[TableCells], domain: Domain, N: int, law: str) ->
     squares: Any = tuple(tuple(each / total for each in kind) for kind in precisions)
     chains = [(one.columns[0], one.edges[0]) for one in finer]
     fine = dict(reversed(chains))  # the first of a column's; deeper ones follow
-    numbers = {(j, own.edges[0]): j for j, own in enumerate(alone)} | {
-        own: len(alone) + i for i, own in enumerate(chains)
-    }
+    numbers = {(j, own.edges[0]): j for j, own in enumerate(alone)} | {own: len(alone) + i for i, own in enumerate(chains)}
     kernel = ChosenMargins(
         edges=tuple(one.edges[0] for one in alone), atoms=tuple(one.atoms[0] for one in alone),
         missing=tuple(column.missing for column in domain.columns), shares=tuple(map(math.fsum, squares)),  # type: ignore[arg-type]
@@ -202,9 +194,7 @@ def _arranged(tables: Sequence[TableCells], domain: Domain) -> tuple[list[TableC
             )
         alone.append(chain[0])
         chains.append(chain[1:])
-    coarse = [
-        one for one in together if all(alone[j].edges[0] == own for j, own in zip(one.columns, one.edges, strict=True))
-    ]
+    coarse = [one for one in together if all(alone[j].edges[0] == own for j, own in zip(one.columns, one.edges, strict=True))]
     crossed = [one for one in together if one not in coarse]
     return alone, coarse, [*(own[0] for own in chains if own), *(one for own in chains for one in own[1:])], crossed
 
@@ -253,7 +243,5 @@ def _overlaps(tables: Sequence[TableCells], N: float | None) -> Iterator[tuple[f
                 centre = N if to_n else mean
                 statistic = math.fsum(float((((one.values - centre) / one.deviations) ** 2).sum()) for one in alike)
                 heavy = _HEAVY if any(one.law == LAPLACE for one in alike) else 1.0
-                name = shortened(
-                    f"{'the totals of ' if not columns else ''}{' and '.join(one.name for one in alike)}", 200
-                )
+                name = shortened(f"{'the totals of ' if not columns else ''}{' and '.join(one.name for one in alike)}", 200)
                 yield float(chi2.sf(statistic / heavy, df / heavy)), name, statistic, df

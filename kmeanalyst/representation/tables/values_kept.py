@@ -173,9 +173,7 @@ def without_broken(rows: Array, domain: Domain, rng: np.random.Generator) -> Arr
     if broken.all():
         row = kept_row(domain)
         if row is None:  # which `publish` refuses before it opens a table
-            raise DomainError(
-                "no row was found that keeps all rules of the table: correct the rules, or leave one out."
-            )
+            raise DomainError("no row was found that keeps all rules of the table: correct the rules, or leave one out.")
         rows[0], broken[0] = row, False
     rows[broken] = rows[rng.choice(np.flatnonzero(~broken), int(broken.sum()))]
     return rows

@@ -123,9 +123,7 @@ def _probabilities(observed: Array, noise: float, cell_shares: Array, cell: Arra
     return np.asarray(softmax(evidences) @ np.array(found))
 
 
-def rows_in_cells(
-    kernel: Margins, domain: Domain, cells: Array, fine: dict[int, FineRanges], rng: np.random.Generator
-) -> Array:
+def rows_in_cells(kernel: Margins, domain: Domain, cells: Array, fine: dict[int, FineRanges], rng: np.random.Generator) -> Array:
     """Encoded rows (n, d) in the given cells (n, d): numbers are related within cells as their cells are."""
     columns = range(len(domain))
     rows = np.column_stack([values_in_cells(kernel, domain, j, cells[:, j], fine.get(j), rng) for j in columns])

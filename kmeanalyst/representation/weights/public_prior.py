@@ -54,14 +54,10 @@ def _trust(z: Array, eigenvalues: Array, expected: Array, noise_variance: float)
     ]
     evidence = np.exp(np.array([log for log, _ in weighted]) - max(log for log, _ in weighted))
     evidence /= evidence.sum()
-    return np.sum(
-        [p * v / (v + noise_variance) for p, (_, v) in zip(evidence, weighted, strict=True) if p > _NEGLIGIBLE], axis=0
-    )
+    return np.sum([p * v / (v + noise_variance) for p, (_, v) in zip(evidence, weighted, strict=True) if p > _NEGLIGIBLE], axis=0)
 
 
-def _variances(
-    eigenvalues: Array, expected: Array, noise_variance: float, *, largest: float
-) -> Iterator[tuple[float, Array]]:
+def _variances(eigenvalues: Array, expected: Array, noise_variance: float, *, largest: float) -> Iterator[tuple[float, Array]]:
     """(log prior probability, prior variances (F,)): p = 1, q = 0 with probability ½.
 
     Else p is likely near 1 (density min(p, 1/p) on the logarithmic scale), a is any of its values, and q is 0 or, as likely at

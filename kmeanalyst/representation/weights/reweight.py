@@ -28,9 +28,7 @@ _DOUBT, _NEGLIGIBLE = 0.1, 1e-9  # relative variance by which probabilities may 
 _ROUNDING = 1e-14  # no gap below this share of the largest k(z, z) can be certified
 
 
-def fit_weights(
-    features: Array, measurement: Measurement, allowed: convex_fit.ConvexSet, *, ridge: float = 0.0
-) -> Array:
+def fit_weights(features: Array, measurement: Measurement, allowed: convex_fit.ConvexSet, *, ridge: float = 0.0) -> Array:
     """Weights (M,) in `allowed` whose mean feature is nearest to the measurement.
 
     features   (M, F) φ of the points.
@@ -65,9 +63,7 @@ def gap_tolerance(measurement: Measurement) -> float:
     return measurement.noise_scale**2
 
 
-def weights_for(
-    view: str, points: Array, measurement: Measurement, *, bound: float | None = None, n_public: int = 0
-) -> Array:
+def weights_for(view: str, points: Array, measurement: Measurement, *, bound: float | None = None, n_public: int = 0) -> Array:
     """Weights (M,) on the points, of one of the views above.
 
     view      "probability", "bounded", "signed" or "published".
@@ -93,9 +89,7 @@ def nearest_probability_weights(kernel: Kernel, points: Array, weights: Array) -
     if weights.min() >= 0 and abs(weights.sum() - 1) < 1e-9:
         return weights
     G = kernel.gram(points, points)
-    return convex_fit.solve_quadratic(
-        G, G @ weights, convex_fit.PROBABILITIES, tolerance=1e-9 * kernel.bound**2, start=weights
-    )
+    return convex_fit.solve_quadratic(G, G @ weights, convex_fit.PROBABILITIES, tolerance=1e-9 * kernel.bound**2, start=weights)
 
 
 def published_weights(points: Array, measurement: Measurement) -> Array:

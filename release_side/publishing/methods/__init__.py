@@ -32,9 +32,13 @@ from release_side.publishing.methods.random_features import RandomFeatures
 from release_side.publishing.methods.subspace import Subspace
 
 METHODS: dict[str, type[ReleaseMethod]] = {
-    "random-features": RandomFeatures, "margins": Margins, "adaptive": AdaptiveMargins, "subspace": Subspace,
-    "generator": Generator, "exponential": Exponential,
-}  # fmt: skip
+    "random-features": RandomFeatures,
+    "margins": Margins,
+    "adaptive": AdaptiveMargins,
+    "subspace": Subspace,
+    "generator": Generator,
+    "exponential": Exponential,
+}
 
 
 def method_class(method: str) -> type[ReleaseMethod]:

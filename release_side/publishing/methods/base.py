@@ -159,9 +159,7 @@ class MeanMethod(ReleaseMethod):
             check_readable_map(feature_map, domain)
         return feature_map
 
-    def by_noise(
-        self, feature_map: FeatureMap, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise
-    ) -> FeatureMap:
+    def by_noise(self, feature_map: FeatureMap, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> FeatureMap:
         """The map itself, or one of the same kernel that suits this noise better."""
         return feature_map
 

@@ -16,12 +16,7 @@ from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement, soft
 from release_side.choices.choices import NOISES, Choices
 from release_side.choices.options import KERNEL, NO_PROTECTION, fitting, kernel_as_read, taken_as_public
 from release_side.door.door import Door
-from release_side.door.exponential_mechanism import (
-    ExponentialMechanism,
-    MultisetSampler,
-    RehearsedExponential,
-    small_databases,
-)
+from release_side.door.exponential_mechanism import ExponentialMechanism, MultisetSampler, RehearsedExponential, small_databases
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import Drawn, ReleaseMethod
 
@@ -64,15 +59,11 @@ class Exponential(ReleaseMethod):
         super().__init__(choices, public)
         self._databases: dict[tuple[PopulationSize, float], MultisetSampler] = {}  # their list is long: made once
 
-    def mechanism(
-        self, epsilon: float, delta: float, rehearsal: int | None
-    ) -> ExponentialMechanism | RehearsedExponential:
+    def mechanism(self, epsilon: float, delta: float, rehearsal: int | None) -> ExponentialMechanism | RehearsedExponential:
         fresh = ExponentialMechanism(epsilon, delta)
         return fresh if rehearsal is None else RehearsedExponential(fresh, rehearsal)
 
-    def prepare(
-        self, domain: Domain, size: PopulationSize, noise: ExponentialMechanism | RehearsedExponential
-    ) -> MultisetSampler:
+    def prepare(self, domain: Domain, size: PopulationSize, noise: ExponentialMechanism | RehearsedExponential) -> MultisetSampler:
         """The databases to draw from; PublishError, before a row is read, if the draw or its file would be too large."""
         key = size, noise.epsilon
         if key in self._databases:
@@ -80,20 +71,14 @@ class Exponential(ReleaseMethod):
         spec = self.spec(self.choices, domain)
         kernel = kernel_as_read(kernel_from_spec(spec, domain, self.choices.target), domain)
         with fitting():
-            databases = small_databases(
-                kernel, domain, self.public, self.choices.points, n_rows=size.count, epsilon=noise.epsilon
-            )
+            databases = small_databases(kernel, domain, self.public, self.choices.points, n_rows=size.count, epsilon=noise.epsilon)
             _ = databases.sensitivity
         if (cells := databases.size * cells_of_a_row(domain)) > USUAL.cells:
-            raise PublishError(
-                f"the release would have {cells:,} cells, and readers allow {USUAL.cells:,}. Pass fewer points."
-            )
+            raise PublishError(f"the release would have {cells:,} cells, and readers allow {USUAL.cells:,}. Pass fewer points.")
         self._databases[key] = databases
         return databases
 
-    def measure(
-        self, door: Door[ExponentialMechanism | RehearsedExponential], domain: Domain, size: PopulationSize
-    ) -> Drawn:
+    def measure(self, door: Door[ExponentialMechanism | RehearsedExponential], domain: Domain, size: PopulationSize) -> Drawn:
         """One draw, and no mean."""
         databases = self.prepare(domain, size, door.noise)
         return Drawn(door.draw(databases), databases)

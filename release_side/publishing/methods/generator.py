@@ -58,9 +58,7 @@ class Generator(MeanMethod):
             own = Domain(tuple(domain.columns[j] for j in columns))
             rng = public_generator(f"frequencies {place}", part, own, dimension)
             drawn.append(
-                RandomFourier.draw(
-                    part, n_columns=len(own), dimension=dimension, missing_columns=own.missing_columns, rng=rng
-                )
+                RandomFourier.draw(part, n_columns=len(own), dimension=dimension, missing_columns=own.missing_columns, rng=rng)
             )
             return drawn[-1]
 
@@ -70,9 +68,7 @@ class Generator(MeanMethod):
         except ValueError as error:
             raise PublishError(str(error)) from None
         if self.choices.features is not None and not drawn:
-            raise PublishError(
-                "this kernel's features are cells, whose number follows from the domain. Leave features out."
-            )
+            raise PublishError("this kernel's features are cells, whose number follows from the domain. Leave features out.")
         return feature_map
 
     def most_points(self, kernel: Kernel, domain: Domain) -> int:

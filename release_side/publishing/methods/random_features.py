@@ -46,9 +46,7 @@ class RandomFeaturesChoices(Choices):
 
     def check_method(self) -> None:
         if self.weights == "published":
-            raise PublishError(
-                'published weights are Algorithm 1\'s: they need method "subspace". Name it, or other weights.'
-            )
+            raise PublishError('published weights are Algorithm 1\'s: they need method "subspace". Name it, or other weights.')
 
 
 class RandomFeatures(MeanMethod):

@@ -78,9 +78,7 @@ class Subspace(MeanMethod):
     def most_points(self, kernel: Kernel, domain: Domain) -> int:
         return len(self.spanning(kernel, domain))
 
-    def by_noise(
-        self, feature_map: FeatureMap, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise
-    ) -> FeatureMap:
+    def by_noise(self, feature_map: FeatureMap, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> FeatureMap:
         """The basis with a certificate where that has the smaller expected error."""
         assert isinstance(feature_map, Nystroem)
         if id(feature_map) not in self._certified:
@@ -128,9 +126,7 @@ def better_basis(
     return certified if of_certified <= of_plain else plain
 
 
-def _expected_square(
-    feature_map: FeatureMap, public: Array, noise: Noise | RehearsalNoise, size: PopulationSize
-) -> float:
+def _expected_square(feature_map: FeatureMap, public: Array, noise: Noise | RehearsalNoise, size: PopulationSize) -> float:
     """F σ² + the squared norm of the part of the public rows' mean embedding that the map does not see.
 
     A table of the same population has the same unseen part, up to sampling. This is the error of the noisy coordinates

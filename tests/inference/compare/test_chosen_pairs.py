@@ -62,9 +62,7 @@ def partial(release: Release) -> Release:
     total = sum(kernel.squares[0]) + sum(kernel.squares[2])
     pairs = [kernel.squares[1][kernel.chosen.index(pair)] for pair in kept]
     total += sum(pairs)
-    squares = tuple(
-        tuple(square / total for square in (pairs if k == 1 else each)) for k, each in enumerate(kernel.squares)
-    )
+    squares = tuple(tuple(square / total for square in (pairs if k == 1 else each)) for k, each in enumerate(kernel.squares))
     fewer = dataclasses.replace(kernel, chosen=kept, squares=squares, shares=tuple(map(sum, squares)))  # type: ignore[arg-type]
     features = type(measurement.feature_map)(fewer)  # type: ignore[call-arg]
     mean = features.mean(release.encoded_points, release.weights)
@@ -87,11 +85,7 @@ def test_releases_of_different_choices_can_be_compared(release: Release, rough_r
     both = [one.measurement.feature_map.kernel.chosen for one in (release, other)]  # type: ignore[union-attr]
     tested = {(DOMAIN.names[i], DOMAIN.names[j]) for i, j in {*both[0]} & {*both[1]}}
     unknown = found.pairs[found.pairs["seen"] == 0]
-    assert (
-        found.overall.pvalue > 0.001
-        and tested
-        and not {*zip(unknown["first"], unknown["second"], strict=True)} & tested
-    )
+    assert found.overall.pvalue > 0.001 and tested and not {*zip(unknown["first"], unknown["second"], strict=True)} & tested
     assert (unknown["pvalue"] == 1).all() and len(found.pairs) == len(DOMAIN) * (len(DOMAIN) - 1) // 2
 
 
@@ -145,9 +139,7 @@ def test_each_pair_that_was_not_counted_may_be_as_far_off_as_its_own_score_says(
     louder = dataclasses.replace(measurement, scores=(dataclasses.replace(last, noisy=noisy),))
     other = Interactions.of(louder, rows, weights, 0.0)
     assert other.spreads[loud] > 5 * found.spreads[loud]
-    assert (
-        other.spreads[loud] > 5 * np.delete(other.spreads, loud).max()
-    )  # one strong relation tells little of the others
+    assert other.spreads[loud] > 5 * np.delete(other.spreads, loud).max()  # one strong relation tells little of the others
     shares, before = noisy / (last.step * measurement.n_rows), last.noisy[place] / (last.step * measurement.n_rows)
     assert other.most[loud] - found.most[loud] == pytest.approx(shares[place] - before)
     asked = ((rows[:, 3] == 0) & (rows[:, 4] == 1)).astype(float)[:, None]
@@ -159,9 +151,7 @@ def test_each_pair_that_was_not_counted_may_be_as_far_off_as_its_own_score_says(
     assert resolutions[1] > 2 * resolutions[0]
     for rounds, spread in (((Choice(1, 1, 1.0),), 0.05), ((), 0.12)):  # others were drawn by the rows, or nobody looked
         drawn = Interactions.of(dataclasses.replace(measurement, scores=(), choices=rounds), rows, weights, 0.02)
-        assert ((drawn.spreads == spread) == left).all() and (
-            np.isinf(drawn.most) == (np.array(left) & (not rounds))
-        ).all()
+        assert ((drawn.spreads == spread) == left).all() and (np.isinf(drawn.most) == (np.array(left) & (not rounds))).all()
 
 
 def test_a_pair_that_was_not_counted_has_a_resolution_and_a_note_says_what_would_help(partial: Release):

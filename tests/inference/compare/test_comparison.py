@@ -48,17 +48,13 @@ def features_of(method: str, domain: Domain = DOMAIN) -> FeatureMap:
     kernel = table_kernel(domain)
     if method == "subspace":
         return Nystroem.fit(kernel, domain.draw(80, 2))
-    return RandomFourier.draw(
-        kernel, n_columns=len(domain), dimension=300, missing_columns=domain.missing_columns, rng=1
-    )
+    return RandomFourier.draw(kernel, n_columns=len(domain), dimension=300, missing_columns=domain.missing_columns, rng=1)
 
 
 MAPS = {method: features_of(method) for method in ("random-features", "margins", "subspace")}
 
 
-def population(
-    n: int, rng: np.random.Generator, *, shift: float = 0.0, kids: float = 0.0, tie: float = 0.0
-) -> np.ndarray:
+def population(n: int, rng: np.random.Generator, *, shift: float = 0.0, kids: float = 0.0, tie: float = 0.0) -> np.ndarray:
     """Encoded rows. shift moves x; kids adds children; tie links x with the city, and leaves both their distributions."""
     z = rng.normal(size=n)
     city = np.digitize(tie * z + np.sqrt(1 - tie**2) * rng.normal(size=n), [-0.4, 0.9]).astype(float)
@@ -354,9 +350,7 @@ def test_differences_of_levels_and_missing_cells_are_of_shares(mixed_release):
         spread = np.sqrt(middle * (1 - middle))
         assert_line(found.loc[key], estimate, share, spread / np.sqrt(200), spread)
     children = found.loc[("children", "mean")]
-    present = mixed_release.expectation(
-        lambda rows: rows["children"].astype(float).fillna(0), where="not missing(children)"
-    )
+    present = mixed_release.expectation(lambda rows: rows["children"].astype(float).fillna(0), where="not missing(children)")
     assert children["release"] == pytest.approx(present.value)
     assert children["sample"] == pytest.approx(frame["children"].astype(float).mean())
 
@@ -422,9 +416,7 @@ def test_a_comparison_reads_as_text_and_as_a_table():
     found = ka.compare(release, DOMAIN.decode(population(4000, rng, shift=0.8)).assign(extra=1))
     text = repr(found)
     assert text.startswith("release and sample differ (p = ") and "1 of 3 columns differ" in text
-    assert (
-        "0 of 3 pairs of columns differ" in text and 'note: ignored columns the release does not have: "extra"' in text
-    )
+    assert "0 of 3 pairs of columns differ" in text and 'note: ignored columns the release does not have: "extra"' in text
     assert text.splitlines()[5].split()[:1] == ["column"] and text.splitlines()[6].split()[0] == "x"
     assert len(found.to_text(top=2).splitlines()) < len(text.splitlines())
     html = found._repr_html_()

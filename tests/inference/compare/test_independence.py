@@ -25,9 +25,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
 
 NUMBERS = Domain(tuple(Real(name=name, lower=-4, upper=4) for name in ("a", "b", "sum")))
-MIXED = Domain(
-    (Real(name="a", lower=-4, upper=4, missing=True), Categorical(name="b", levels=tuple("wxyz")), NUMBERS["sum"])
-)
+MIXED = Domain((Real(name="a", lower=-4, upper=4, missing=True), Categorical(name="b", levels=tuple("wxyz")), NUMBERS["sum"]))
 N = 5000
 MULTIPLIER = {1.0: 4.22, 0.1: 35.0}
 GAUSSIAN, MARGINS = Gaussian(1.5), kernel_from_spec("margins", MIXED)
@@ -113,14 +111,9 @@ def test_the_result_says_what_it_assumes_and_how_much_is_seen():
     notes = " ".join(result.notes)
     assert "% of the variance of the product functions" in notes and "represent the population" in notes
     assert "independence" in result.method and 0 <= result.pvalue <= 1
-    assert result.to_text().startswith(
-        f"No dependence found (p = {result.pvalue:.4g}, level 0.05): they may be independent."
-    )
+    assert result.to_text().startswith(f"No dependence found (p = {result.pvalue:.4g}, level 0.05): they may be independent.")
     related = ka.independence_test(released("margins", np.random.default_rng(5), 0.6, 1.0), "a", "b")
-    assert (
-        related.to_text().startswith("The columns depend on each other (p < 1e-09")
-        and related.hypothesis == "independence"
-    )
+    assert related.to_text().startswith("The columns depend on each other (p < 1e-09") and related.hypothesis == "independence"
 
 
 # ---------------------------------------------------------------- refusals

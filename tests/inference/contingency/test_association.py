@@ -92,9 +92,7 @@ def test_the_noise_of_a_release_is_in_the_error():
     frame = rows(2000, 3)
     kernel = table_kernel(DOMAIN)
     features = RandomFourier.draw(kernel, n_columns=4, dimension=300, missing_columns=(), rng=1)
-    release = release_of(
-        DOMAIN.encode(frame), DOMAIN, kernel, features, rows(150, 4), method="random-features", view="probability"
-    )
+    release = release_of(DOMAIN.encode(frame), DOMAIN, kernel, features, rows(150, 4), method="random-features", view="probability")
     found, plain = by_pair(release), by_pair(sample(frame))
     for pair, one in found.items():
         assert one.standard_error > plain[pair].standard_error
@@ -117,9 +115,7 @@ def test_rare_levels_are_taken_together_and_many_levels_stay_few():
 
 
 def test_missing_cells_leave_numbers_out_and_are_a_level_of_levels():
-    domain = Domain(
-        (Integer(name="n", lower=0, upper=9, missing=True), Categorical(name="a", levels=("p", "q"), missing=True))
-    )
+    domain = Domain((Integer(name="n", lower=0, upper=9, missing=True), Categorical(name="a", levels=("p", "q"), missing=True)))
     rng = np.random.default_rng(6)
     n, a = rng.integers(0, 10, 300).astype(object), rng.choice(["p", "q"], 300).astype(object)
     n[:50], a[30:90] = None, None

@@ -52,9 +52,7 @@ def codes(n: int, rng: np.random.Generator, strength: float = 0.0) -> np.ndarray
     return np.column_stack([a, b, c, rng.integers(0, 50, n) + 50 * c])
 
 
-def counted(
-    rows: np.ndarray, domain: Domain, noise: float, rng: np.random.Generator, given: str | None = None
-) -> Release:
+def counted(rows: np.ndarray, domain: Domain, noise: float, rng: np.random.Generator, given: str | None = None) -> Release:
     """A release of tables, without a fit of its points; `noise` is that on the mean of all features."""
     own = features(domain, given)
     vector = own.mean(rows, np.full(len(rows), 1 / len(rows))) + noise * rng.normal(size=own.dimension)

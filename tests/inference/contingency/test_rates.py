@@ -46,9 +46,7 @@ def private() -> Release:
     table = rows(6000, 1).astype(str)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wanted, "EFFORT", wanted.QUICK)
-        return publish(
-            table, DOMAIN, epsilon=1, delta=1e-6, kernel="margins", target="died", rehearsal=1, uncounted=True
-        )
+        return publish(table, DOMAIN, epsilon=1, delta=1e-6, kernel="margins", target="died", rehearsal=1, uncounted=True)
 
 
 # ---------------------------------------------------------------- odds ratios
@@ -90,9 +88,7 @@ def test_of_a_release_its_error_has_all_parts(private):
 def test_a_combination_that_may_be_empty_leaves_odds_of_0_or_without_an_end():
     """Fieller's interval by hand: of means of rows n = 60, one of which has the combination; with 3,000 rows Woolf's is wider."""
     values = {"died": [True] * 20 + [False] * 40, "arm": ["new"] * 1 + ["old"] * 19 + ["new"] * 25 + ["old"] * 15}
-    few = ka.from_frame(
-        pd.DataFrame(values | {"site": "north", "dose": 0.5, "time": 1, "weight": 1 / 60}), domain=DOMAIN
-    )
+    few = ka.from_frame(pd.DataFrame(values | {"site": "north", "dose": 0.5, "time": 1, "weight": 1 / 60}), domain=DOMAIN)
     found = few.odds_ratio("died", "arm == 'new'")
     assert found.interval()[0] == 0 and found.interval()[1] == pytest.approx(found.value * np.exp(
         1.96 * np.sqrt(1 + 1 / 19 + 1 / 25 + 1 / 15)), rel=1e-3)  # fmt: skip
@@ -178,9 +174,7 @@ def test_a_standardised_rate_is_the_mean_of_the_groups_in_these_shares():
     shares = {"north": 1.0, "south": 2.0, "east": 1.0}
     found = release.standardised("died", by="site", population=shares)
     assert found.value == pytest.approx(by_site["value"] @ np.array([0.25, 0.5, 0.25]))
-    assert found.standard_error == pytest.approx(
-        np.sqrt(by_site["standard_error"] ** 2 @ np.array([0.25, 0.5, 0.25]) ** 2)
-    )
+    assert found.standard_error == pytest.approx(np.sqrt(by_site["standard_error"] ** 2 @ np.array([0.25, 0.5, 0.25]) ** 2))
     conditions = {"site == 'north'": 0.25, "site == 'south'": 0.5, "site == 'east'": 0.25}
     assert release.standardised("died", population=conditions).value == pytest.approx(found.value)
     assert found.question == "died standardised by site"

@@ -68,9 +68,7 @@ def test_draws_are_told_by_their_seed():
 
 
 def test_few_replicates_are_warned_of():
-    with pytest.warns(
-        UserWarning, match=r"off by ± 16 %, and .* t distribution with 19 degrees of freedom\. Take R = 100"
-    ):
+    with pytest.warns(UserWarning, match=r"off by ± 16 %, and .* t distribution with 19 degrees of freedom\. Take R = 100"):
         of_tables().replicates(20, rng=0)
 
 
@@ -195,11 +193,7 @@ def test_a_folder_has_one_rule(tmp_path):
     (tmp_path / "other.txt").write_text("x")
     with pytest.raises(ValueError, match=r"is not empty, and a folder has one rule .*Name a new folder"):
         write_draws(of_tables(), tmp_path, of_tables().draws(2, rows=5, rng=0))
-    for options in (
-        ("--draws", 2, "--replicates", 3),
-        ("--draws", 2, "--view", "fitted"),
-        ("--replicates", 3, "--rows", 5),
-    ):
+    for options in (("--draws", 2, "--replicates", 3), ("--draws", 2, "--view", "fitted"), ("--replicates", 3, "--rows", 5)):
         assert call("kmeanalyst", "export", "x.kme", tmp_path / "new", *options).exit_code == 2
 
 

@@ -48,9 +48,7 @@ def svr_variance(thetas: np.ndarray, scale: float, rscales: np.ndarray, at: np.n
 def means_and_slopes(frame: pd.DataFrame, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Answers and their usual squared standard errors: means of the questions, then a linear probability model by least squares."""
     w = np.ones(len(frame)) if weights is None else weights
-    values = np.column_stack(
-        [np.asarray(parse(q).evaluate(frame, of_tables().columns), dtype=float) for q in QUESTIONS]
-    )
+    values = np.column_stack([np.asarray(parse(q).evaluate(frame, of_tables().columns), dtype=float) for q in QUESTIONS])
     means = w @ values / w.sum()
     X = sm.add_constant(np.column_stack([frame["age"], frame["job"] == "b"]).astype(float))
     fitted = sm.WLS((frame["sex"] == "F").astype(float), X, weights=w).fit()
@@ -71,11 +69,7 @@ def test_pooled_draws_have_the_errors_of_the_release(tmp_path):
     m = 40
     write_draws(of_tables(), tmp_path, of_tables().draws(m, columns=COLUMNS, rng=5))
     rule = json.loads((tmp_path / "rule.json").read_text())
-    assert (
-        rule["m"] == m
-        and f'sprintf("rows_%d.csv", 1:{m})' in rule["code"]["R"]
-        and "mice::pool(fits)" in rule["code"]["R"]
-    )
+    assert rule["m"] == m and f'sprintf("rows_%d.csv", 1:{m})' in rule["code"]["R"] and "mice::pool(fits)" in rule["code"]["R"]
     tables = [pd.read_csv(tmp_path / f"rows_{i + 1}.csv") for i in range(m)]
     values, usual = (np.array(part) for part in zip(*map(means_and_slopes, tables), strict=True))
     within, between = usual.mean(axis=0), values.var(axis=0, ddof=1)
@@ -109,9 +103,7 @@ def test_replicate_weights_have_the_errors_of_the_release(tmp_path):
     found = np.sqrt(svr_variance(thetas, 1 / R, np.ones(R), at))
     value, error = answered()
     assert np.all(np.abs(at - value) < error)
-    assert np.all((found / error > 0.75) & (found / error < 1.4)) and 0.85 < (found / error).mean() < 1.25, (
-        found / error
-    )
+    assert np.all((found / error > 0.75) & (found / error < 1.4)) and 0.85 < (found / error).mean() < 1.25, found / error
     alone = np.sqrt(means_and_slopes(frame, frame["weight"].to_numpy())[1])
     assert (alone / error).mean() < 0.8  # rows and one weight, as if they were the table
 
@@ -126,12 +118,8 @@ def why_no_r() -> str:
     """Why R's own numbers cannot be had here; empty where they can."""
     if shutil.which("Rscript") is None:
         return "Rscript is not installed (apt-get install r-base-core r-cran-survey r-cran-mice)"
-    found = run_r(
-        Path.cwd(), "for (name in c('survey', 'mice')) if (!requireNamespace(name, quietly = TRUE)) stop(name)"
-    )
-    return (
-        "" if found.returncode == 0 else "R has not both of the packages survey and mice (r-cran-survey, r-cran-mice)"
-    )
+    found = run_r(Path.cwd(), "for (name in c('survey', 'mice')) if (!requireNamespace(name, quietly = TRUE)) stop(name)")
+    return "" if found.returncode == 0 else "R has not both of the packages survey and mice (r-cran-survey, r-cran-mice)"
 
 
 def run_r(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
@@ -194,9 +182,7 @@ def test_mice_pools_exported_draws_to_the_errors_of_the_release(tmp_path, needs_
 def test_survey_has_the_errors_of_the_release_by_exported_replicates(tmp_path, needs_r):
     R = 150
     write_replicates(of_tables(), tmp_path, of_tables().replicates(R, columns=COLUMNS, rng=6))
-    means = [
-        f"one <- survey::svymean(~{of_r(question)}, design); show(coef(one), survey::SE(one))" for question in QUESTIONS
-    ]
+    means = [f"one <- survey::svymean(~{of_r(question)}, design); show(coef(one), survey::SE(one))" for question in QUESTIONS]
     fit = "one <- survey::svyglm({}, design = design); for (j in 2:3) show(coef(one)[j], survey::SE(one)[j])"
     linear = fit.format(f"{of_r(MODEL.split(' ~ ')[0])} ~ age + (job == 'b')")
     logistic = fit.format(f"{ODDS}, family = quasibinomial")

@@ -131,20 +131,14 @@ def test_what_an_estimate_carries_is_neither_shown_nor_compared_nor_written(mixe
 
 def test_a_quantiles_interval_by_hand():
     """Values 1, 2, 3, 4 of mass 1/4 each: at the median ± 0.3 the inverse is 1 and 4, at ± 0.6 the bounds 0 and 9."""
-    inverse = InverseCdf(
-        np.arange(1.0, 5.0), np.array([0.25, 0.5, 0.75, 1.0]), 0.5, 0.3, (0.0, 9.0), list, lambda x: ()
-    )
+    inverse = InverseCdf(np.arange(1.0, 5.0), np.array([0.25, 0.5, 0.75, 1.0]), 0.5, 0.3, (0.0, 9.0), list, lambda x: ())
     assert inverse.at(0.5) == 2.0
     assert inverse.interval(1.0) == (1.0, 4.0)
     assert inverse.interval(2.0) == (0.0, 9.0)
 
 
 def test_a_number_too_long_or_too_short_for_decimals_is_written_by_its_exponent():
-    for scale, written in [
-        (1.0, "h: 3.00 ± 0.25 (95 %"),
-        (1e20, "h: 3e+20 ± 2.5e+19 (95 %"),
-        (1e-20, "h: 3e-20 ± 2.5e-21 (95 %"),
-    ]:
+    for scale, written in [(1.0, "h: 3.00 ± 0.25 (95 %"), (1e20, "h: 3e+20 ± 2.5e+19 (95 %"), (1e-20, "h: 3e-20 ± 2.5e-21 (95 %")]:
         parts = {"privacy": 0.0, "sampling": 0.25 * scale, "resolution": None}
         estimate = replace(by_hand(), value=3.0 * scale, standard_error=0.25 * scale, parts=parts, question="h")
         assert repr(estimate).startswith(written)

@@ -194,9 +194,7 @@ def rises() -> ka.Release:
     [("new == old", "rise == 0"), ("old < new", "rise > 0"), ("new - old > 300", "rise > 300"), ("old >= new", "rise <= 0"),
      ("abs(old - new) > 90", "abs(rise) > 90"), ("not old - new < -300", "not rise > 300"), ("300 < new - old", "rise > 300")],
 )  # fmt: skip
-def test_a_question_that_compares_two_columns_is_answered_by_the_derived_column_of_their_difference(
-    rises, question, same
-):
+def test_a_question_that_compares_two_columns_is_answered_by_the_derived_column_of_their_difference(rises, question, same):
     one, two = rises.probability(question), rises.probability(same)
     assert one.value == pytest.approx(two.value, abs=1e-12) and one.standard_error == pytest.approx(two.standard_error)
     assert one.standard_error < 0.03 and question in repr(one)
@@ -206,9 +204,7 @@ def test_a_question_that_compares_with_the_first_value_of_a_range_may_meet_a_hea
     """A sixth of the rows from 50,000 on are at it, so that > and >= differ by as much, and rows do not show it."""
     rng = np.random.default_rng(0)
     edges = tuple(range(10_000, 90_000, 10_000))
-    domain = Domain(
-        (Integer(name="pay", lower=0, upper=99_999, edges=edges), Categorical(name="sex", levels=("f", "m")))
-    )
+    domain = Domain((Integer(name="pay", lower=0, upper=99_999, edges=edges), Categorical(name="sex", levels=("f", "m"))))
 
     def some(n: int) -> np.ndarray:
         pay = rng.integers(0, 100_000, n).astype(float)
@@ -217,9 +213,7 @@ def test_a_question_that_compares_with_the_first_value_of_a_range_may_meet_a_hea
 
     # rows know of no heap
     even = np.column_stack([rng.integers(0, 100_000, 5000), rng.integers(0, 2, 5000)]).astype(float)
-    release = measured_release(
-        measured(MarginFeatures(margin_kernel(domain)), some(20_000), noise_scale=0.0001), domain, even
-    )
+    release = measured_release(measured(MarginFeatures(margin_kernel(domain)), some(20_000), noise_scale=0.0001), domain, even)
     above, from_it = (release.probability(f"pay {q}") for q in ("> 50000", ">= 50000"))
     assert above.standard_error > 1.5 * from_it.standard_error
     assert above.value == pytest.approx(from_it.value, abs=0.002)
@@ -252,15 +246,7 @@ def test_a_day_may_have_the_mass_of_its_range_and_the_first_of_a_range_a_heap():
 
 @pytest.mark.parametrize(
     "question",
-    [
-        "new - old > 1000",
-        "new - old < -200",
-        "abs(new - old) > 300",
-        "new - old - 5 > 3",
-        "new > old > 5",
-        "new > 5",
-        "new - old",
-    ],
+    ["new - old > 1000", "new - old < -200", "abs(new - old) > 300", "new - old - 5 > 3", "new > old > 5", "new > 5", "new - old"],
 )
 def test_a_question_that_the_derived_column_does_not_answer_is_asked_as_it_is(rises, question):
     """Beyond its bounds cells are clamped; a chain, a sum and a number are no comparison of the difference."""
@@ -271,9 +257,7 @@ def test_a_derived_column_with_other_steps_or_without_missing_cells_answers_for_
     own = [Integer(name=name, lower=0, upper=100_000, missing=True) for name in ("old", "new")]
     coarse = Real(name="rise", lower=-100, upper=1000, step=5, missing=True)
     for sides, rise in ((own, Integer(name="rise", lower=-100, upper=1000)), (own, coarse)):
-        domain = Domain(
-            (sides[0], replace(sides[1], name="new"), rise), rules=(Rule("derive", "new - old", ("rise",)),)
-        )
+        domain = Domain((sides[0], replace(sides[1], name="new"), rise), rules=(Rule("derive", "new - old", ("rise",)),))
         assert asked_of(SimpleNamespace(domain=domain), "new < old").columns == ("new", "old")
 
 
@@ -292,7 +276,5 @@ def test_a_question_by_a_derived_column_is_true_of_the_same_rows(bounds, missing
         for number in (0, 1, 9, 12):
             asked = asked_of(SimpleNamespace(domain=domain), text.format(number))
             answered += "d" in asked.columns
-            np.testing.assert_array_equal(
-                asked.evaluate(frame, domain), parse(asked.text).evaluate(frame, domain), asked.text
-            )
+            np.testing.assert_array_equal(asked.evaluate(frame, domain), parse(asked.text).evaluate(frame, domain), asked.text)
     assert answered >= 4

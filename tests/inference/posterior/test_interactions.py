@@ -41,9 +41,7 @@ def sets(spreads: tuple[float, ...], most: float = 1e9, columns: int = 2, square
     """Of two columns with two cells each, equally frequent, or of these and their copies; values in a cell are of two kinds."""
     cells = np.ascontiguousarray(CELLS[:columns]).astype(np.int32)
     size = len(spreads)
-    return over(
-        cells, (2,) * columns, spreads=np.array(spreads), most=np.full(size, most), squared=np.full(size, squared)
-    )
+    return over(cells, (2,) * columns, spreads=np.array(spreads), most=np.full(size, most), squared=np.full(size, squared))
 
 
 def variances(own: Interactions, rest: Array, ranges: Array) -> Array:
@@ -104,9 +102,7 @@ def test_a_pair_with_a_score_may_have_a_trend_that_many_cells_do_not_make_smalle
     h = np.column_stack([first[0] * first[1], second[0] * second[1]]) / np.array([8.25, 0.09])
     along, level = variances(pair, h, np.full(2, 1e3))
     assert along == pytest.approx(0.04 + 0.001, rel=0.02) and level < 0.1 * along
-    atoms_last = replace(
-        pair, cells=(cells - 3) % 10, values=cells
-    )  # cells that do not stand in the order of their values
+    atoms_last = replace(pair, cells=(cells - 3) % 10, values=cells)  # cells that do not stand in the order of their values
     np.testing.assert_allclose(variances(atoms_last, h, np.full(2, 1e3)), [along, level])
     drawn = pair.draws(400, np.random.default_rng(0))
     assert (h.T @ drawn)[0].var() == pytest.approx(along + interactions._OF_TRIPLES, rel=0.25)

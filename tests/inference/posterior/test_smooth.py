@@ -57,9 +57,7 @@ def test_the_privacy_part_is_how_the_answer_follows_the_measurement(release, mon
     met = replace(posed, target=A.T @ p + R @ dual / fit.spread)
     values = np.random.default_rng(1).normal(size=(len(p), 1))
     step = 1e-4 * np.random.default_rng(2).normal(size=len(dual))
-    ahead, behind = (
-        replace(met, target=met.target + sign * step)._solved(R, fit.spread, dual)[1] @ values for sign in (1, -1)
-    )
+    ahead, behind = (replace(met, target=met.target + sign * step)._solved(R, fit.spread, dual)[1] @ values for sign in (1, -1))
     assert ahead - behind == pytest.approx(2 * step @ fit._solved(values - p @ values), rel=1e-2)
 
 

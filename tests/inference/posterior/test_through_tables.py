@@ -123,8 +123,7 @@ def test_a_few_steps_solve_what_the_preconditioner_is_made_for(fit: Posterior):
     """Of twelve questions at once; with the diagonal alone the error is 100 times as large after as many."""
     found, B = (
         [],
-        fit.spread
-        * fit.equations.covariance.with_features(questions(fit.rows) - fit.probabilities @ questions(fit.rows)),
+        fit.spread * fit.equations.covariance.with_features(questions(fit.rows) - fit.probabilities @ questions(fit.rows)),
     )
     diagonal = fit.spread * fit.equations.covariance.diagonal + fit.equations.noise_variance
     for inverse in (fit.equations.inverse, np.diag(1 / diagonal)):
@@ -292,9 +291,7 @@ def truth() -> Array:
 
 def fitted(noise: float, seed: int) -> tuple[Posterior, Array]:
     """The fit of a table of 4,000 rows whose relations are strong, and the questions' values at its rows."""
-    measurement = measured(
-        FEATURES, table(4000, np.random.default_rng(100 + seed)), noise_scale=noise * NOISE_SCALE, seed=seed
-    )
+    measurement = measured(FEATURES, table(4000, np.random.default_rng(100 + seed)), noise_scale=noise * NOISE_SCALE, seed=seed)
     points, weights = represent(measurement, DOMAIN, Wanted(n_points=3200))
     found = around_points(measurement, DOMAIN, points, weights)
     assert found is not None

@@ -338,8 +338,6 @@ def test_intervals_hold_a_ridge_that_noise_has_flattened():
         flat, influences, left = smooth.answers(smooth.population.values("y"), smooth.at(np.array(GIVEN)[:, None]))
         parts = smooth.population.model.parts(influences)
         alone = np.sqrt(sum(part**2 for part in parts.values()) + left**2)
-        for k, (centre, width, at) in enumerate(
-            [(value, error, truth), (flat, alone, truth), (value, error, truth - 1.2)]
-        ):
+        for k, (centre, width, at) in enumerate([(value, error, truth), (flat, alone, truth), (value, error, truth - 1.2)]):
             held[k] += (np.abs(centre - at) <= 1.96 * width).sum()
     assert held[0] >= max(120, held[1] + 10) and held[2] <= 70, held

@@ -29,9 +29,7 @@ def test_the_value_is_the_weighted_sum_of_the_view(mixed_release, numeric_releas
         assert answer.value == pytest.approx(frame["weight"] @ frame["x"], abs=1e-12) and answer.view == view
 
 
-def test_the_default_view_is_of_the_best_answers_unless_weights_are_given(
-    numeric_release, mixed_release, foreign_release
-):
+def test_the_default_view_is_of_the_best_answers_unless_weights_are_given(numeric_release, mixed_release, foreign_release):
     assert numeric_release.mean("x").view == mixed_release.quantile("age", 0.5).view == "fitted"
     assert foreign_release.mean("age").view == "signed"
     given = mixed_release.replaced(weights=mixed_release.weights[::-1].copy())
@@ -46,9 +44,7 @@ def test_what_pandas_users_type_has_an_answer(mixed_release, foreign_release):
     of_all, counted = r.expectation("age * (age > 30)"), r.count("age > 30", where=where)
     assert r.sum("age * (age > 30)").interval() == pytest.approx(np.multiply(2000, of_all.interval()), rel=1e-9)
     assert counted.value == pytest.approx(2000 * r.probability(f"age > 30 and {where}").value, rel=1e-9)
-    assert counted.standard_error == pytest.approx(
-        2000 * r.probability(f"age > 30 and {where}").standard_error, rel=0.02
-    )
+    assert counted.standard_error == pytest.approx(2000 * r.probability(f"age > 30 and {where}").standard_error, rel=0.02)
     assert r.sum("age", where=where).value == pytest.approx(2000 * r.expectation(f"age * ({where})").value, rel=1e-9)
     assert counted.question == f"count(age > 30) | {where}" and counted.possible == (0, 2000)
     assert r.mean("age * 2").value == pytest.approx(2 * r.mean("age").value) == r.mean("`age` + age").value
@@ -63,20 +59,13 @@ def test_what_pandas_users_type_has_an_answer(mixed_release, foreign_release):
 def test_what_missing_cells_leave_open_is_said_with_its_share():
     """Of ten rows two have no age and one of them no sex; one more would be too few to be worth a note."""
     ages, sexes = [30, 50, 70, 90, *[40] * 4, None, None], ["F", "M"] * 4 + ["F", None]
-    columns = (
-        Integer(name="age", lower=0, upper=99, missing=True),
-        Categorical(name="sex", levels=("F", "M"), missing=True),
-    )
+    columns = (Integer(name="age", lower=0, upper=99, missing=True), Categorical(name="sex", levels=("F", "M"), missing=True))
     release = weighted_points(pd.DataFrame({"age": pd.array(ages, dtype="Int64"), "sex": sexes}), Domain(columns))
 
     def note(found):
         return [each for each in found.notes if "no comparison with a missing cell holds" in each]
 
-    for asked in (
-        release.probability("age > 50"),
-        release.expectation("not age > 50"),
-        (release["age"] > 50).probability(),
-    ):
+    for asked in (release.probability("age > 50"), release.expectation("not age > 50"), (release["age"] > 50).probability()):
         assert note(asked) == [
             '20.0% of rows have no age, and no comparison with a missing cell holds: the condition "not missing(age)" leaves '
             "these rows out"

@@ -140,9 +140,7 @@ def test_the_distribution_function_is_the_weight_at_or_below(signed):
     frame = signed.to_frame()
     at = frame["x"].iloc[0]
     found = signed.cdf("x", [-1.0, at, 7.0])
-    assert [e.value for e in found] == pytest.approx(
-        [frame.loc[frame["x"] <= t, "weight"].sum() for t in (-1.0, at, 7.0)]
-    )
+    assert [e.value for e in found] == pytest.approx([frame.loc[frame["x"] <= t, "weight"].sum() for t in (-1.0, at, 7.0)])
     assert signed.cdf("x", -1.0).value == found[0].value
     assert found[0].view == "signed"
 
@@ -271,9 +269,7 @@ def test_an_infeasible_conditional_probability_is_compared_under_the_same_condit
 def test_every_answer_names_its_view(signed):
     for view in ("signed", "probability"):
         assert {signed.var("x", view=view).view, signed.corr(["x", "y"], view=view).view} == {view}
-        assert (
-            set(signed.histogram("x", view=view)["view"]) == set(signed.table("n", "job", view=view)["view"]) == {view}
-        )
+        assert set(signed.histogram("x", view=view)["view"]) == set(signed.table("n", "job", view=view)["view"]) == {view}
         assert set(signed.groupby("job", view=view).mean("x")["view"]) == {view}
         assert signed.glm("x ~ y", view=view).view == view
     assert signed.var("x").view == "signed" and signed.quantile("x", 0.5).view == "probability"
@@ -344,9 +340,7 @@ def test_a_table_unstacks_into_the_crosstab_in_the_order_of_levels(plain, mixed_
     assert found["probability"].sum() == pytest.approx(1.0)
     wide = found.reset_index().pivot(index="n", columns="job", values="probability")
     assert wide.to_numpy() == pytest.approx(crosstab.to_numpy())
-    assert plain.table("job")["probability"].to_numpy() == pytest.approx(
-        frame.groupby("job", observed=False)["weight"].sum()
-    )
+    assert plain.table("job")["probability"].to_numpy() == pytest.approx(frame.groupby("job", observed=False)["weight"].sum())
 
 
 def test_groups_of_a_release_are_its_answers_given_each_level(mixed_release):
@@ -383,9 +377,7 @@ def test_names_and_levels_longer_than_a_line_are_asked_like_any_other():
         )  # fmt: skip
         domain = Domain(columns)
         release = weighted_points(domain.decode(domain.draw(30, 1)), domain)
-        found.append(
-            [release.std(name).value, release.quantile(name, 0.5).value, release.corr([name, "x"])[name, "x"].value]
-        )
+        found.append([release.std(name).value, release.quantile(name, 0.5).value, release.corr([name, "x"])[name, "x"].value])
         assert release.table("job " * 20 + "s")["probability"].sum() == pytest.approx(1.0)
     assert found[0] == found[1]
 

@@ -8,18 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import norm
-from simulated_releases import (
-    DOMAIN,
-    KERNEL,
-    MAPS,
-    NOISE_SCALE,
-    L,
-    N,
-    measured_release,
-    measurement_of,
-    noisy,
-    population,
-)
+from simulated_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, L, N, measured_release, measurement_of, noisy, population
 
 import kmeanalyst as ka
 from kmeanalyst.inference.two_sample import column_functions, differences
@@ -41,11 +30,7 @@ OTHER_MAPS = {
     "a subspace": MAPS["subspace"],
 }
 TABLES = Domain(
-    (
-        Real(name="x", lower=-3, upper=3),
-        Categorical(name="c", levels=("a", "b")),
-        Categorical(name="e", levels=("a", "b")),
-    )
+    (Real(name="x", lower=-3, upper=3), Categorical(name="c", levels=("a", "b")), Categorical(name="e", levels=("a", "b")))
 )
 COARSE, FINE = (0.0,), (-1.0, 0.0, 1.0)
 
@@ -136,9 +121,7 @@ def test_the_order_does_not_matter_and_laplace_noise_makes_a_large_statistic_les
     assert forth.pvalue == pytest.approx(back.pvalue, rel=1e-6) and forth.n_sample_rows == back.n_sample_rows == 500
     known = differences_of(a, b)
     tests = [2 * known.together.pvalue, *(12 * known.sets[j,].pvalue for j in range(3)), 8 * known.sets[0, 1].pvalue]
-    assert (
-        forth.pvalue == pytest.approx(min(tests)) and min(tests) == tests[0] < 1
-    )  # half of the level, a twelfth, an eighth
+    assert forth.pvalue == pytest.approx(min(tests)) and min(tests) == tests[0] < 1  # half of the level, a twelfth, an eighth
     heavy = a.replaced(measurement=replace(a.measurement, noise_law="discrete laplace"))
     heavier = ka.mmd_test(heavy, b)
     assert heavier.statistic == pytest.approx(forth.statistic) and heavier.pvalue > forth.pvalue
@@ -210,9 +193,7 @@ def test_a_sample_shows_a_broken_relation_and_no_shift_of_both_columns_as_one():
 def test_a_difference_in_one_column_of_many_is_found_that_is_hidden_among_all(few_reference_rows):
     """Twelve columns of four levels; in the sample a seventh of the cells of one has the first level."""
     domain = Domain(tuple(Categorical(name=f"c{j}", levels=tuple("abcd")) for j in range(12)))
-    kernel = ChosenMargins(
-        ((0.5, 1.5, 2.5),) * 12, ((),) * 12, (False,) * 12, (1.0, 0, 0), squares=((1 / 12,) * 12, (), ())
-    )
+    kernel = ChosenMargins(((0.5, 1.5, 2.5),) * 12, ((),) * 12, (False,) * 12, (1.0, 0, 0), squares=((1 / 12,) * 12, (), ()))
     features, rng, found, together = MarginFeatures(kernel), np.random.default_rng(1), 0, 0
     for _ in range(24):
         table, rows = (rng.integers(0, 4, (n, 12)).astype(float) for n in (2000, 400))
@@ -232,8 +213,7 @@ def test_laplace_noise_is_no_less_cautious_in_a_small_sample():
 
 def pair(first, second, noise_scale, rng, shift=0.0):
     return tuple(
-        noisy(m, m(population(N, rng, s)).mean(axis=0), noise_scale, rng, n_points=60)
-        for m, s in ((first, 0.0), (second, shift))
+        noisy(m, m(population(N, rng, s)).mean(axis=0), noise_scale, rng, n_points=60) for m, s in ((first, 0.0), (second, shift))
     )
 
 
@@ -310,9 +290,7 @@ def test_a_test_of_a_release_has_an_interval_that_holds_the_distance_of_the_popu
     missed = 0
     for _ in range(20):
         release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[1.0], rng)
-        directions = memo(release).setdefault(
-            "directions", directions or directions_of(release, release.measurement.feature_map)
-        )
+        directions = memo(release).setdefault("directions", directions or directions_of(release, release.measurement.feature_map))
         low, high = ka.mmd_test(release, DOMAIN.decode(population(L, rng, shift))).mmd_interval
         missed += not low <= truth <= high
     assert missed <= 5

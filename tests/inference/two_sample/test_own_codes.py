@@ -93,9 +93,7 @@ def test_a_sample_coded_otherwise_is_refused_with_its_values_and_the_nearest_lev
 def test_codes_that_lost_their_zeros_are_proposed_with_them(dtype):
     domain = Domain((Categorical(name="ward", levels=("10", "02", "01", "00")),))
     counts = domain.encode_counted(pd.DataFrame({"ward": np.array([1, 1, 1, 2, 2, 0, 10], dtype)}))[1]
-    with pytest.raises(
-        ka.DomainError, match=r"recode=\{'ward': \{'1(\.0)?': '01', '2(\.0)?': '02', '0(\.0)?': '00'\}\}"
-    ):
+    with pytest.raises(ka.DomainError, match=r"recode=\{'ward': \{'1(\.0)?': '01', '2(\.0)?': '02', '0(\.0)?': '00'\}\}"):
         counts.check(domain)
 
 
@@ -138,9 +136,7 @@ def test_the_commands_take_columns_names_and_codes(coded, tmp_path, rough_repres
     rows = frame(500, np.random.default_rng(4))
     publish(rows, DOMAIN, epsilon=1.0, delta=1e-6, uncounted=True, points=100, output=tmp_path / "r.kme")
     coded.replace({"income": {"<=50K": "<=50K."}}).to_csv(tmp_path / "a.csv", index=False)
-    options = (
-        "--rename hours_per_week=hours-per-week --recode sex:M=Male --recode sex:F=Female --recode income:<=50K.=<=50K"
-    )
+    options = "--rename hours_per_week=hours-per-week --recode sex:M=Male --recode sex:F=Female --recode income:<=50K.=<=50K"
     for command in ("mmd-test", "compare"):
         called = [command, str(tmp_path / "r.kme"), str(tmp_path / "a.csv")]
         for good in (options.split(), ["--columns", "age"]):
@@ -196,10 +192,7 @@ def test_some_columns_of_a_release_of_features_of_all_columns_cannot_be_tested(n
 
 def test_two_tables_have_one_type_a_column_in_python_and_on_the_command_line(tmp_path):
     """A ward A among numbers in one file makes the wards of both levels; a blank cell turned the other's into 1.0."""
-    with_a, numbers = (
-        pd.DataFrame({"ward": ["1", "2", "3", "A"] * 40}),
-        pd.DataFrame({"ward": ["1", "2", "3", "3"] * 40}),
-    )
+    with_a, numbers = (pd.DataFrame({"ward": ["1", "2", "3", "A"] * 40}), pd.DataFrame({"ward": ["1", "2", "3", "3"] * 40}))
     numbers.astype(float).to_csv(tmp_path / "floats.csv", index=False)
     for name, table in (("a", with_a), ("numbers", numbers)):
         table.to_csv(tmp_path / f"{name}.csv", index=False)

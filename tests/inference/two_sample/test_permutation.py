@@ -268,9 +268,7 @@ def test_the_estimated_variance_is_that_of_the_statistic():
             null, linear = gram_sums.variances_of_unbiased(sums)
             estimated.append(null + 4 * linear if shift else null)
             statistics.append(dense(x, y, Gaussian(1.5)))
-        assert np.mean(estimated) == pytest.approx(
-            np.var(statistics), rel=0.3
-        )  # 4 standard errors of a variance of 400
+        assert np.mean(estimated) == pytest.approx(np.var(statistics), rel=0.3)  # 4 standard errors of a variance of 400
 
 
 def test_the_linear_part_is_that_of_the_populations_witness_and_not_of_the_samples():
@@ -289,9 +287,7 @@ def test_the_noise_floor_is_what_one_population_shows():
     rng = np.random.default_rng(2)
     samples = [(rng.normal(size=(20, 2)), rng.normal(size=(35, 2))) for _ in range(400)]
     squares = np.array([ka.mmd_squared(*pair, Gaussian(1.0)) for pair in samples])
-    floor = np.mean(
-        [ka.mmd_test(*pair, kernel=Gaussian(1.0), permutations=1, rng=0).noise_floor ** 2 for pair in samples]
-    )
+    floor = np.mean([ka.mmd_test(*pair, kernel=Gaussian(1.0), permutations=1, rng=0).noise_floor ** 2 for pair in samples])
     assert floor == pytest.approx(squares.mean(), abs=4 * squares.std() / 20)  # 4 standard errors
 
 
@@ -477,17 +473,12 @@ def test_each_column_counts_by_its_own_spread():
     assert any("divided by its standard deviation over both samples" in note for note in scaled.notes)
     spread = np.vstack([a, b]).std(axis=0)
     kernel = Gaussian(distance.pooled_lengthscale(a / spread, b / spread))
-    assert ka.mmd_test(a / spread, b / spread, kernel=kernel, rng=0).statistic == pytest.approx(
-        scaled.statistic, rel=1e-9
-    )
+    assert ka.mmd_test(a / spread, b / spread, kernel=kernel, rng=0).statistic == pytest.approx(scaled.statistic, rel=1e-9)
     assert ka.mmd_test(a, b, kernel=kernel, rng=0).notes == ()
 
 
 def test_paths_of_two_tables_are_read_and_running_numbers_are_named(tmp_path):
-    a, b = (
-        frame.assign(id=range(start, start + 200))
-        for frame, start in zip(pair_of_frames(0, 0.2), (1, 900), strict=True)
-    )
+    a, b = (frame.assign(id=range(start, start + 200)) for frame, start in zip(pair_of_frames(0, 0.2), (1, 900), strict=True))
     for words in (False, True):
         a, b = (frame.assign(city=["Bern", "Basel"] * 100) if words else frame for frame in (a, b))
         for name, frame in (("a.csv", a), ("b.csv", b)):

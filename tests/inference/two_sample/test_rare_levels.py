@@ -117,9 +117,7 @@ def test_few_skewed_rows_keep_the_level_that_their_own_covariance_loses():
             sample = spread * (rng.exponential(size=(n, 60)) - 1)
             own, statistic = np.cov(sample[left_out:].T), float((sample.mean(axis=0) ** 2).sum())
             covariance = draws.share * draws.covariance + (1 - draws.share) * own
-            found.append(
-                null_tail(statistic, np.ones(60), covariance, 1 / n, lambda: iter([np.zeros((60, 60))]), draws)
-            )
+            found.append(null_tail(statistic, np.ones(60), covariance, 1 / n, lambda: iter([np.zeros((60, 60))]), draws))
             plain.append(NormalQuadraticForm(own / n).sf(statistic))
         assert (np.array(plain) <= 0.05).mean() < 0.025
         assert (np.array(found) <= 0.05).mean() == pytest.approx(0.05, abs=0.035)

@@ -193,9 +193,7 @@ def test_compare_and_scores_and_plots_take_them_too(kind, rehearsal, sample, tmp
 
 def test_what_can_be_read_once_is_refused_where_it_is_needed_again(rehearsal, sample):
     for once in (sample.to_reader(), iter([sample.to_pandas()])):
-        with pytest.raises(
-            ValueError, match=r"compare goes through the sample several times.*Pass a DataFrame, a table"
-        ):
+        with pytest.raises(ValueError, match=r"compare goes through the sample several times.*Pass a DataFrame, a table"):
             ka.compare(rehearsal, once)
 
 

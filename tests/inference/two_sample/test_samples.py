@@ -150,9 +150,7 @@ def test_a_generator_is_gone_through_once_and_refused_if_it_is_needed_again(mixe
     for once in (iter([frame]), pa.Table.from_pandas(frame).to_reader()):
         rows = SampleRows(mixed_release, once)
         assert rows.n_rows == ROWS
-        with pytest.raises(
-            ValueError, match=r"generator or a reader, which can be gone through only once.*Pass a list"
-        ):
+        with pytest.raises(ValueError, match=r"generator or a reader, which can be gone through only once.*Pass a list"):
             list(rows.blocks())
 
 
@@ -210,9 +208,7 @@ def test_a_file_that_is_no_table_is_refused_in_blocks_as_it_is_whole(ending, fra
             content = b""  # it would be a header like any other
         path.write_bytes(content)
         texts = [refusal(lambda: in_blocks(mixed_release, path)), refusal(lambda: read_table(path))]
-        assert all(
-            str(path) in text and text.rstrip(".").rsplit(". ", 1)[-1].split()[0] in ("Write", "Name") for text in texts
-        )
+        assert all(str(path) in text and text.rstrip(".").rsplit(". ", 1)[-1].split()[0] in ("Write", "Name") for text in texts)
     write(frame[:0], path, index=False)
     assert refusal(lambda: in_blocks(mixed_release, path)) == refusal(lambda: read_table(path))
     assert "has a header and no rows. Name a table" in refusal(lambda: in_blocks(mixed_release, path))
@@ -280,9 +276,7 @@ def test_the_command_streams_its_sample(mixed_path, frame, tmp_path, monkeypatch
     monkeypatch.setattr(tables.Table, "frame", lambda *_: pytest.fail("read whole"))
     for path in files_of(frame, tmp_path):
         seen: list[int] = []
-        monkeypatch.setattr(
-            tables.Table, "encoded", lambda table, domain, seen=seen: seen.append(1) or honest(table, domain)
-        )
+        monkeypatch.setattr(tables.Table, "encoded", lambda table, domain, seen=seen: seen.append(1) or honest(table, domain))
         result = CliRunner().invoke(main, ["mmd-test", str(mixed_path), str(path)])
         assert result.exit_code == 0 and seen == [1, 1]
         assert "note         age: 3 of 53 values were outside the bounds" in result.stdout

@@ -177,18 +177,14 @@ def test_the_result_has_all_that_the_interface_names(mixed_release):
 
 
 @pytest.mark.parametrize("left_out", [[], np.arange(0, 70, 2)], ids=["all", "half"])
-def test_moments_are_those_of_all_rows_whatever_the_blocks_but_the_covariance_of_those_left_in(
-    feature_map, left_out, monkeypatch
-):
+def test_moments_are_those_of_all_rows_whatever_the_blocks_but_the_covariance_of_those_left_in(feature_map, left_out, monkeypatch):
     release = noisy(feature_map, np.zeros(feature_map.dimension), 1.0, np.random.default_rng(0))
     directions = sides.directions_of(release, release.measurement.feature_map)
     rows = population(70, np.random.default_rng(3))
     features, kept = feature_map(rows), ~np.isin(np.arange(70), left_out)
     for entries in (10**7, 7 * feature_map.dimension):
         monkeypatch.setattr("kmeanalyst.kernels.embedding._BLOCK_ENTRIES", entries)
-        moments = sides.sample_side(
-            sides.measured_side(release), directions, [rows[:33], rows[33:]], left_out=np.array(left_out)
-        )
+        moments = sides.sample_side(sides.measured_side(release), directions, [rows[:33], rows[33:]], left_out=np.array(left_out))
         np.testing.assert_allclose(moments.mean, features.mean(axis=0), atol=1e-12)
         along = (features @ directions.vectors)[kept]
         share = 100 / 170  # the points count as 100 rows
@@ -223,9 +219,7 @@ def pvalue_and_tail(statistic_share: float, noise_law: str, drawn: str) -> tuple
     directions = Directions(vectors, np.array([3.0, 0.5]))
     feature_map = RandomFourier.draw(KERNEL, n_columns=2, dimension=4, rng=1)
     measurement = measurement_of(feature_map, np.zeros(4), 0.2, N, noise_law)
-    unit = (
-        rng.normal(size=(3 * 10**5, 4)) if drawn == "normal" else rng.laplace(scale=np.sqrt(0.5), size=(3 * 10**5, 4))
-    )
+    unit = rng.normal(size=(3 * 10**5, 4)) if drawn == "normal" else rng.laplace(scale=np.sqrt(0.5), size=(3 * 10**5, 4))
     noise = 0.2 * unit
     weights = noise_aware.direction_weights(directions, 1e-3, measurement.noise_scale**2)
     simulated = (noise @ vectors) ** 2 @ weights

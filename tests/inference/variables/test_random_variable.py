@@ -78,9 +78,7 @@ def test_conditions_mean_what_they_mean_in_expressions_missing_cells_included(mi
         (r["city"] == r["city"], "age > 0"), (r["school"] == r["school"], "not missing(school)"),
     ]:  # fmt: skip
         found, same = variable.probability(), r.probability(expression)
-        assert (found.value, found.standard_error) == pytest.approx((same.value, same.standard_error), rel=1e-9), (
-            expression
-        )
+        assert (found.value, found.standard_error) == pytest.approx((same.value, same.standard_error), rel=1e-9), expression
 
 
 def test_statistics_of_a_column_are_those_of_the_release(first):

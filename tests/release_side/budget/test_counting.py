@@ -90,9 +90,7 @@ def test_a_release_that_no_ledger_would_limit_is_refused_unless_the_curator_says
 
 
 @counted
-def test_uncounted_publishes_without_a_ledger_or_a_warning_and_a_rehearsal_needs_neither_uncounted_nor_weak(
-    name, place
-):
+def test_uncounted_publishes_without_a_ledger_or_a_warning_and_a_rehearsal_needs_neither_uncounted_nor_weak(name, place):
     result = command(name, place, "--uncounted")
     assert result.exit_code == 0 and Path(place["o.kme"]).exists()
     assert "ledger" not in result.stderr and "warning" not in result.stderr
@@ -102,13 +100,7 @@ def test_uncounted_publishes_without_a_ledger_or_a_warning_and_a_rehearsal_needs
 
 
 def test_init_takes_a_budget_or_unlimited_and_makes_nothing_else(place):
-    for words in (
-        "",
-        "--epsilon 1",
-        "--delta 1e-6",
-        "--unlimited --epsilon 1 --delta 1e-6",
-        "--unlimited --delta 1e-6",
-    ):
+    for words in ("", "--epsilon 1", "--delta 1e-6", "--unlimited --epsilon 1 --delta 1e-6", "--unlimited --delta 1e-6"):
         result = call("ledger", "init", place["other.ledger"], "--table", "open", *words.split())
         assert result.exit_code == 2 and "is --unlimited. Give one of the two" in result.stderr
         assert not Path(place["other.ledger"]).exists()
@@ -148,10 +140,7 @@ COUNTED = {"ledger": "b.ledger", "table": "people"}
 
 WEAK = {
     (10.5, 1e-6): r"epsilon 10\.5 is a weak guarantee: above 10 a release may distinguish single rows",
-    (
-        1.0,
-        1 / 60,
-    ): r"delta 0\.0166667 is a weak guarantee for N = 60 rows: with delta of 1/N or more .* reveal whole rows",
+    (1.0, 1 / 60): r"delta 0\.0166667 is a weak guarantee for N = 60 rows: with delta of 1/N or more .* reveal whole rows",
 }
 
 
@@ -179,9 +168,7 @@ def test_what_is_uncounted_or_weak_by_mistake_is_refused_by_public_facts_alone()
 
 def test_units_are_counted_for_weak_and_not_their_rows():
     """20 patients with 60 rows: δ = 1/30 would be weak for 60 rows and is let through for 20 units; 1/20 is refused."""
-    assert (
-        publish(UNITS, DOMAIN, **SMALL | {"delta": 1 / 30, "unit": "patient", "uncounted": True}).statement is not None
-    )
+    assert publish(UNITS, DOMAIN, **SMALL | {"delta": 1 / 30, "unit": "patient", "uncounted": True}).statement is not None
 
 
 # ---------------------------------------------------------------------- units of one kind
@@ -221,9 +208,7 @@ def test_unlike_units_are_refused_whichever_comes_first(place):
     for number, units in enumerate([("patient", None), (None, "patient"), ("patient", "Patient")]):
         book = Ledger(f"{place['other.ledger']}{number}")
         book.init("people", 2.0, 1e-5)
-        one, two = (
-            dataclasses.replace(SPEND, unit=unit, neighbouring="replace-one" + "-unit" * bool(unit)) for unit in units
-        )
+        one, two = (dataclasses.replace(SPEND, unit=unit, neighbouring="replace-one" + "-unit" * bool(unit)) for unit in units)
         book.record("people", one)
         for action in (book.check, book.record):
             with pytest.raises(PublishError, match="do not add up to one guarantee"):

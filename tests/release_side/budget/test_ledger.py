@@ -139,9 +139,7 @@ def test_neither_a_check_nor_showing_writes_or_creates_anything(ledger, tmp_path
 
 
 @needs_fork
-def test_of_eight_processes_at_once_exactly_three_spend_a_budget_of_three_and_four_that_make_a_ledger_make_one(
-    tmp_path,
-):
+def test_of_eight_processes_at_once_exactly_three_spend_a_budget_of_three_and_four_that_make_a_ledger_make_one(tmp_path):
     for *said, found in processes("race", tmp_path, 2, 8, 1):
         assert sorted(text for text in said if text.startswith("recorded")) == [f"recorded {k}" for k in (1, 2, 3)]
         assert sum("does not fit. At delta 1e-06 no Gaussian release fits" in text for text in said) == 5
@@ -192,9 +190,7 @@ def test_a_ledger_in_use_is_waited_for_and_then_reported(ledger, monkeypatch):
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         message = refusal(lambda: ledger.record("adult", gaussian(0.1)))
-    assert message.endswith(
-        "was in use by another process for a minute. Nothing was recorded. Try again when that has ended."
-    )
+    assert message.endswith("was in use by another process for a minute. Nothing was recorded. Try again when that has ended.")
     assert ledger.record("adult", gaussian(0.1)) == 1
 
 
@@ -248,9 +244,7 @@ def test_a_name_that_cannot_be_printed_or_looks_like_another_is_refused(tmp_path
 def test_a_budget_is_given_once_and_not_removed_and_unlimited_is_said_once(ledger):
     for again in ((1.0, 1e-6, False), (2.0, 1e-6, False), (None, None, True)):
         message = refusal(lambda again=again: ledger.init("adult", *again[:2], unlimited=again[2]))  # type: ignore[misc]
-        assert re.search(
-            r"has a budget already, epsilon 1, delta 1e-06: a budget is a guarantee .*, and stays\. Keep", message
-        )
+        assert re.search(r"has a budget already, epsilon 1, delta 1e-06: a budget is a guarantee .*, and stays\. Keep", message)
     assert ledger.accounts()[0].epsilon == 1.0
     ledger.init("open", unlimited=True)
     message = refusal(lambda: ledger.init("open", unlimited=True))
@@ -375,9 +369,7 @@ def test_a_ledger_without_the_right_to_write_it_is_refused_before_anything_is_dr
         else:
             assert re.search(r"cannot be opened or written\. .*Make the file and its folder", refusal(ledger.accounts))
         if folder_rights == 0o555:
-            assert "cannot be written" in refusal(
-                lambda within=within: Ledger(within / "new").check("adult", gaussian(0.1))
-            )
+            assert "cannot be written" in refusal(lambda within=within: Ledger(within / "new").check("adult", gaussian(0.1)))
         within.chmod(0o755)
 
 
@@ -422,9 +414,7 @@ def test_show_has_a_line_for_each_release(ledger):
     ledger.record("unlimited", gaussian(0.25))
     result = call("ledger", "show", str(ledger.path))
     assert result.exit_code == 0 and result.stderr == ""
-    shown = [
-        re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2030-01-01 12:00:00", line) for line in result.stdout.splitlines()
-    ]
+    shown = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2030-01-01 12:00:00", line) for line in result.stdout.splitlines()]
     assert shown == [
         "table   adult",
         "budget  epsilon 1, delta 1e-06",

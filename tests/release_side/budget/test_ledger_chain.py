@@ -134,10 +134,7 @@ def test_a_head_shows_what_the_chain_alone_cannot(ledger):
         assert blind.exit_code == 0 and "without a head this cannot show that entries were cut off" in blind.stderr
         seeing = verify(ledger, head)
         assert seeing.exit_code == 3
-        assert (
-            f"no entry has the digest {head}: entries were cut off at the end, the chain was recomputed"
-            in seeing.stdout
-        )
+        assert f"no entry has the digest {head}: entries were cut off at the end, the chain was recomputed" in seeing.stdout
 
 
 def test_a_smaller_spend_in_a_recomputed_chain_is_found_by_the_released_file(tmp_path, ledger):
@@ -260,9 +257,7 @@ def test_functions_and_draws_have_heads_too(ledger, tmp_path):
     ledger.init("drawn", unlimited=True)
     counted["table"] = "drawn"
     few = Domain((Integer(name="n", lower=0, upper=2),))
-    publish(
-        few.decode(few.draw(30, 1)), few, method="exponential", epsilon=0.5, delta=0, points=2, **counted, output=drawn
-    )
+    publish(few.decode(few.draw(30, 1)), few, method="exponential", epsilon=0.5, delta=0, points=2, **counted, output=drawn)
     assert verify(ledger, function, drawn).exit_code == 0
     heads = [read_function(function).statement.ledger_head, read_release(drawn).statement.ledger_head]
     recorded = [ledger.account(table).releases[-1].digest for table in ("census", "drawn")]

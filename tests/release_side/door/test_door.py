@@ -63,9 +63,7 @@ def test_the_sensitivity_is_the_diameter_not_twice_the_diameter(maps: list[Featu
         feature_map = case.build(8)
         recorder = recorded(case.case.rows(np.random.default_rng(0), 5), feature_map)
         assert recorder.sensitivity == pytest.approx(feature_map.diameter / feature_map.norm_bound * GRID, rel=1e-15)
-        assert recorder.sensitivity == pytest.approx(
-            (np.sqrt(2) if close_together(feature_map) else 2) * GRID, rel=1e-15
-        )
+        assert recorder.sensitivity == pytest.approx((np.sqrt(2) if close_together(feature_map) else 2) * GRID, rel=1e-15)
 
 
 def test_the_sensitivity_is_reached():
@@ -248,12 +246,8 @@ def test_the_measurement_reads_the_integers_in_units_of_the_mean():
     for case in FEATURE_MAPS[:10]:
         feature_map, rows = case.build(20), case.case.rows(np.random.default_rng(3), 60)
         measurement = private_mean([rows], feature_map, Recorder(), n_rows=60)  # type: ignore[arg-type]
-        np.testing.assert_allclose(
-            measurement.vector, feature_map(rows).mean(axis=0), atol=0.6 * feature_map.norm_bound / GRID
-        )
-        np.testing.assert_allclose(
-            feature_mean(measurement.feature_map, rows), feature_map(rows).mean(axis=0), atol=1e-12
-        )
+        np.testing.assert_allclose(measurement.vector, feature_map(rows).mean(axis=0), atol=0.6 * feature_map.norm_bound / GRID)
+        np.testing.assert_allclose(feature_mean(measurement.feature_map, rows), feature_map(rows).mean(axis=0), atol=1e-12)
         assert measurement.n_rows == 60 and measurement.feature_map is feature_map
 
 

@@ -166,8 +166,7 @@ def test_no_neighbour_or_unit_is_further_in_l1_than_twice_the_heights(maps: list
         assert max(l1_distance(a, b) for a in images for b in images) <= sensitivity  # type: ignore[arg-type]
         for many in (1, 3, 2000):
             one, other = (
-                measured([0] * many + [1], np.vstack([rows[rng.integers(0, 60, many)], rows[:1]]), feature_map)
-                for _ in range(2)
+                measured([0] * many + [1], np.vstack([rows[rng.integers(0, 60, many)], rows[:1]]), feature_map) for _ in range(2)
             )
             assert l1_distance(one.exact_sum, other.exact_sum) <= sensitivity  # type: ignore[arg-type]
 

@@ -69,9 +69,7 @@ class Strange(Gaussian):
     name: ClassVar[str] = "strange"
 
 
-def databases_of(
-    n: int, size: int, *, n_rows: int, kernel: Kernel | None = None, epsilon: float = 1.0
-) -> MultisetSampler:
+def databases_of(n: int, size: int, *, n_rows: int, kernel: Kernel | None = None, epsilon: float = 1.0) -> MultisetSampler:
     """Databases over the whole numbers 0 … n − 1."""
     domain = Domain((Integer(name="x", lower=0, upper=n - 1),))
     return small_databases(kernel or Gaussian(1.0), domain, None, size, n_rows=n_rows, epsilon=epsilon)
@@ -181,10 +179,7 @@ def test_probabilities_of_neighbours_differ_by_at_most_e_to_the_epsilon():
         worst = 0.0
         for n, n_rows in ((2, 1), (2, 3), (3, 2), (3, 4)):
             databases = databases_of(n, 2, n_rows=n_rows, kernel=Indicator(n))
-            known = {
-                c: probabilities(databases.scores(np.array(c)), epsilon, databases.sensitivity)
-                for c in tables(n, n_rows)
-            }
+            known = {c: probabilities(databases.scores(np.array(c)), epsilon, databases.sensitivity) for c in tables(n, n_rows)}
             for one, other in product(known, repeat=2):
                 if sum(abs(a - b) for a, b in zip(one, other, strict=True)) == 2:
                     worst = max(worst, float(np.log(known[one] / known[other]).max()))
@@ -415,9 +410,7 @@ def test_no_cell_raises_warns_or_leaves_a_trace(tmp_path, capfd, caplog):
 
 
 def test_a_rehearsal_is_stamped_and_comes_out_the_same_again(tmp_path):
-    one, again, other = (
-        published(rehearsal=seed, epsilon=0.1, output=tmp_path / f"{i}.kme") for i, seed in enumerate((1, 1, 2))
-    )
+    one, again, other = (published(rehearsal=seed, epsilon=0.1, output=tmp_path / f"{i}.kme") for i, seed in enumerate((1, 1, 2)))
     assert one.encoded_points.tobytes() == again.encoded_points.tobytes() != other.encoded_points.tobytes()
     assert "NOT PRIVATE" in repr(one)
     with pytest.raises(FileRefused, match="stamped NOT PRIVATE"):
@@ -472,10 +465,7 @@ def test_a_draw_keeps_its_statement_through_transform_and_thin(tmp_path):
 
 def test_a_measurement_and_a_draw_do_not_go_together(numeric_release):
     for changes, message in (
-        (
-            {"statement": published().statement},
-            r"has a measurement, and its statement is of the exponential .*Pass the",
-        ),
+        ({"statement": published().statement}, r"has a measurement, and its statement is of the exponential .*Pass the"),
         ({"measurement": None}, "has a statement and no measurement"),
     ):
         with pytest.raises(ValueError, match=message):

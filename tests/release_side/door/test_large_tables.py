@@ -36,9 +36,7 @@ from release_side.private_rows import reading
 from release_side.publishing.publish import publish
 
 # the packages' own names are the functions'
-door, private_tables = (
-    importlib.import_module(f"release_side.door.{name}") for name in ("private_mean", "private_tables")
-)
+door, private_tables = (importlib.import_module(f"release_side.door.{name}") for name in ("private_mean", "private_tables"))
 MOST = 2**34  # rows
 N = 10**10
 LARGE = pytest.mark.parametrize("n_rows", [N, MOST])

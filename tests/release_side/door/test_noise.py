@@ -153,11 +153,7 @@ def test_the_statement_of_laplace_noise_recomputes_and_a_better_claim_is_refused
             statement(noise, rho=good.rho / 2).check_arithmetic()
 
 
-MUCH: dict[str, Any] = {
-    "noise_scale": 0.25 * 40,
-    "rho": 0.5 / 40**2,
-    "epsilon": 1.6,
-}  # δ underflows to zero, and is not
+MUCH: dict[str, Any] = {"noise_scale": 0.25 * 40, "rho": 0.5 / 40**2, "epsilon": 1.6}  # δ underflows to zero, and is not
 ANALYTIC = GaussianNoise(1.0, 1e-6)
 
 

@@ -72,9 +72,7 @@ def test_tables_and_scores_before_the_noise_are_those_of_plain_counting() -> Non
     for units in [False, True]:
         rng, tables = np.random.default_rng(0), MarginFeatures(with_sets(adaptive_kernel(DOMAIN), SETS))
         rows, codes = DOMAIN.draw(60, rng), rng.integers(0, 17, 60) if units else None
-        assert (
-            tables.starts.tolist() == np.cumsum([0] + [math.prod(WIDTHS[j] for j in own) for own in COLUMNS]).tolist()
-        )
+        assert tables.starts.tolist() == np.cumsum([0] + [math.prod(WIDTHS[j] for j in own) for own in COLUMNS]).tolist()
         expected = [counted_by_numpy(rows, codes, own) for own in COLUMNS]
 
         wanted = rng.permutation(len(COLUMNS))[:7]
@@ -144,9 +142,7 @@ def test_the_rounding_of_units_needs_its_part_of_the_allowance() -> None:
     """With height 1 and step 1 a unit moves a table by √5 and a score by 5, where 2 and √2 would be without rounding."""
     before, own, after, others = spread_unit()
     tables, one = Tables(sizes=(5,)), np.array([1])
-    distance = squared_distance(
-        *(exact_tables(x, one, codes=c, tables=tables) for x, c in ((before, own), (after, others)))
-    )
+    distance = squared_distance(*(exact_tables(x, one, codes=c, tables=tables) for x, c in ((before, own), (after, others))))
     assert 2 < distance == 5 <= allowance_of_tables(one, 5, units=True) ** 2
     guesses = np.array([0, 0, 0, 0, 1])
     first, second = (exact_scores(x, guesses, 1, codes=c, tables=tables) for x, c in ((before, own), (after, others)))
@@ -313,9 +309,7 @@ def test_tables_that_overlap_or_leave_cells_out_are_refused() -> None:
 
 def lines_of(rows: Array, codes: Array | None) -> tuple[list[tuple[str, int]], list[Array]]:
     """The lines of the door that run for four rounds, and what the rounds give."""
-    files = {
-        sys.modules[f"release_side.door.{name}"].__file__ for name in ("private_tables", "private_mean", "mechanism")
-    }
+    files = {sys.modules[f"release_side.door.{name}"].__file__ for name in ("private_tables", "private_mean", "mechanism")}
     with record_lines(files) as lines:
         rounds = opened(rows, ROOM, ROOM, ROOM, codes=codes, noise=RehearsalNoise(GaussianNoise(1.0, 1e-6), 2))
         found = [rounds.measure(ALL, HEIGHTS), rounds.scores(ALL, NO_GUESS + 3, 1000), rounds.measure(ALL, HEIGHTS)]
@@ -337,8 +331,6 @@ def test_hostile_neighbours_take_the_same_path_and_differ_by_no_more_than_the_ex
         for _ in range(10):
             other, seen = lines_of(replaced(rows, hostile_rows(rng, 3 if units else 1)), codes)
             assert other == lines
-            for one, two, allowed in zip(
-                found, seen, (allowance, allowance_of_scores(SIZES, 1000), allowance), strict=True
-            ):
+            for one, two, allowed in zip(found, seen, (allowance, allowance_of_scores(SIZES, 1000), allowance), strict=True):
                 assert math.sqrt(squared_distance(one, two)) <= allowed
         assert capfd.readouterr() == ("", "") and caplog.text == ""

@@ -100,9 +100,7 @@ def test_noise_and_delta_that_do_not_go_together_are_refused_before_a_row_is_rea
     """A function has none at all: it is a draw of a Gaussian process."""
     monkeypatch.setattr("release_side.publishing.opening.open_private", lambda *_: pytest.fail("a row could be read"))
     for kind in KINDS:
-        with pytest.raises(
-            PublishError, match=r"delta = 0 asks .* Gaussian process, which cannot give it\. Pass a small"
-        ):
+        with pytest.raises(PublishError, match=r"delta = 0 asks .* Gaussian process, which cannot give it\. Pass a small"):
             release_side.publish_function(table(DOMAIN), DOMAIN, kind=kind, epsilon=1.0, delta=0, uncounted=True)
     monkeypatch.undo()
     for noise, delta, message in [

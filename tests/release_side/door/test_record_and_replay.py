@@ -41,8 +41,7 @@ SIZES: dict[str, dict[str, Any]] = {
 if find_spec("torch"):
     SIZES["generator"] = {"method": "generator", "points": 6, "features": 32, "target": "flag"}
 TRACED = {
-    module.__file__
-    for module in (rows, options, mechanism, publishing, turns, sys.modules["release_side.door.private_mean"])
+    module.__file__ for module in (rows, options, mechanism, publishing, turns, sys.modules["release_side.door.private_mean"])
 }
 HOSTILE = [
     "nan", "inf", "-inf", "1e308", "-1e308", "-0.0", "5e-324", "", " ", "unseen", "TRUE", "2001-13-45", "9" * 400,
@@ -68,9 +67,7 @@ def table(tmp_path: Path, cells: dict[int, str]) -> Path:
     return path
 
 
-def seen(
-    path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, **choice: Any
-) -> tuple[Any, ...]:
+def seen(path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, **choice: Any) -> tuple[Any, ...]:
     """The release, the lines that ran, what was printed and logged, and the progress."""
     progress: list[tuple[str, float]] = []
     caplog.clear()
@@ -126,7 +123,5 @@ def test_the_replay_sees_a_branch_on_a_private_value(tmp_path, capfd, caplog, mo
 
     monkeypatch.setattr(turns.Turns, "_cells", mutant)
     one = seen(table(tmp_path, {}), capfd, caplog, **SIZES["random-features"])
-    others = [
-        seen(table(tmp_path, {0: age}), capfd, caplog, **SIZES["random-features"]) for age in ("0", "33", "60", "99")
-    ]
+    others = [seen(table(tmp_path, {0: age}), capfd, caplog, **SIZES["random-features"]) for age in ("0", "33", "60", "99")]
     assert any(other[1] != one[1] for other in others)

@@ -304,11 +304,7 @@ def test_statement_and_file_have_the_noise_that_the_door_drew() -> None:
         drawn = noise.multiplier() * math.hypot(*allowances)
         assert statement.noise_scale * GRID * SHRINK * size.count == pytest.approx(drawn, rel=1e-12)
         assert statement.noise_scale == measurement.noise_scale and statement.sensitivity == measurement.sensitivity
-        assert (
-            (1 - 1e-6) * math.hypot(*allowances)
-            <= measurement.grid_sensitivity
-            <= (1 + 1e-12) * math.hypot(*allowances)
-        )
+        assert (1 - 1e-6) * math.hypot(*allowances) <= measurement.grid_sensitivity <= (1 + 1e-12) * math.hypot(*allowances)
         ratio = statement.noise_scale / statement.sensitivity
         assert noise.multiplier() * (1 - 1e-12) <= ratio <= noise.multiplier() * (1 + 1e-6)
 
@@ -356,9 +352,7 @@ def test_all_rounds_are_one_entry_in_the_ledger_made_before_the_first(
     assert len(drawn) == 7 and len(releases_in(counted)) == 1
 
 
-def test_a_round_that_fails_leaves_the_budget_counted_as_spent(
-    counted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_that_fails_leaves_the_budget_counted_as_spent(counted: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = spy_on_noise(monkeypatch, lambda: len(releases_in(counted)), fails_at=3)
     with pytest.raises(MemoryError) as caught:
         published(**counted)

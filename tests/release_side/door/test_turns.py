@@ -200,13 +200,9 @@ sys.stdout.buffer.write(integer_features(rows_of_everything(50), drawn(400)).tob
 """
     plain = {
         "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX2 FMA3 AVX512F ASIMDHP",
-        "PYTHONPATH": os.pathsep.join(
-            [str(paths.SUPPORT), os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")]
-        ),
+        "PYTHONPATH": os.pathsep.join([str(paths.SUPPORT), os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")]),
     }
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], env=os.environ | plain, capture_output=True
-    )
+    result = subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=os.environ | plain, capture_output=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout == integer_features(rows_of_everything(50), drawn(400)).tobytes()
 
@@ -308,9 +304,7 @@ def test_a_derived_class_of_the_map_has_its_own_features_rounded():
     assert (np.square(integer_features(DOMAIN.draw(5, 0), halved)).sum(axis=1) < GRID**2 / 3.9).all()
 
 
-def test_a_release_is_the_one_of_rounded_features_but_for_less_than_a_ten_thousandth_of_its_noise(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_a_release_is_the_one_of_rounded_features_but_for_less_than_a_ten_thousandth_of_its_noise(monkeypatch: pytest.MonkeyPatch):
     """The same seed of a rehearsal, at ε = 10: files are read as before, and no analysis can see the difference."""
     feature_map, rows = drawn(1000), DOMAIN.draw(1000, 3)
 

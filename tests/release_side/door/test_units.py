@@ -73,9 +73,7 @@ def test_the_sum_is_that_of_the_units_averages_towards_zero(maps: list[FeatureCa
         expected = [average(rows[codes == code], feature_map) for code in np.unique(codes)]
         for entries in (2**17, 2 * feature_map.width, 7 * feature_map.width):
             monkeypatch.setattr(door, "_BLOCK_ENTRIES", entries)
-            assert measured(codes, rows, feature_map).exact_sum.tolist() == [
-                sum(column) for column in zip(*expected, strict=True)
-            ]
+            assert measured(codes, rows, feature_map).exact_sum.tolist() == [sum(column) for column in zip(*expected, strict=True)]
 
 
 @every_map
@@ -90,9 +88,7 @@ def test_units_of_one_row_give_the_sum_of_rows_bit_for_bit(maps: list[FeatureCas
 
 
 @every_map
-def test_the_sum_depends_on_no_order_name_piece_thread_or_repetition(
-    maps: list[FeatureCase], monkeypatch: pytest.MonkeyPatch
-):
+def test_the_sum_depends_on_no_order_name_piece_thread_or_repetition(maps: list[FeatureCase], monkeypatch: pytest.MonkeyPatch):
     """Nor does it show how many rows there are: each row written 2 or 11 times gives the same."""
     for case in maps:
         feature_map, rng = case.build(30), np.random.default_rng(2)
@@ -238,9 +234,7 @@ def test_an_empty_cell_does_not_merge_other_persons(tmp_path: Path):
 
 
 def test_identifiers_of_bytes_and_categories_distinguish_persons(tmp_path: Path):
-    pq.write_table(
-        pa.table({"who": [b"\xff\x00", b"\xff\x01", b"\xff\x00", None], "x": [0] * 4}), tmp_path / "t.parquet"
-    )
+    pq.write_table(pa.table({"who": [b"\xff\x00", b"\xff\x01", b"\xff\x00", None], "x": [0] * 4}), tmp_path / "t.parquet")
     assert partition(tmp_path / "t.parquet") == [0, 1, 0, 2]
     assert partition(pd.DataFrame({"who": pd.Categorical(["a", "b", None, "a"]), "x": 0})) == [0, 1, 2, 0]
 

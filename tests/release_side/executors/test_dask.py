@@ -100,14 +100,9 @@ def test_the_integers_are_those_of_one_machine(unit: str | None, parts: int, bot
 
 @UNITS
 @pytest.mark.slow
-def test_a_worker_that_dies_inside_a_task_or_between_tasks_changes_nothing(
-    unit: str | None, mortal: Any, tmp_path: Path
-):
+def test_a_worker_that_dies_inside_a_task_or_between_tasks_changes_nothing(unit: str | None, mortal: Any, tmp_path: Path):
     expected = noisy_integers(in_files(tmp_path, 7), unit=unit)
-    assert (
-        noisy_integers(HostilePart(open_private(tmp_path), True, tmp_path / "died"), Dask(mortal), unit=unit)
-        == expected
-    )
+    assert noisy_integers(HostilePart(open_private(tmp_path), True, tmp_path / "died"), Dask(mortal), unit=unit) == expected
     assert (tmp_path / "died").exists()
     (tmp_path / "died").unlink()
     assert noisy_integers(tmp_path, KillsAWorker(mortal), unit=unit) == expected
@@ -135,9 +130,7 @@ def test_few_tasks_are_under_way_at_a_time(both: Any, tmp_path: Path, monkeypatc
 
 def everything_said(client: Any, folder: Path, caught: pytest.ExceptionInfo[BaseException]) -> str:
     """Logs of scheduler and workers, their files, what dashboards and reports show, the exception as text and pickle."""
-    logs = (
-        f"{client.get_scheduler_logs(n=10_000)} {client.get_worker_logs(n=10_000)} {client.get_worker_logs(nanny=True)}"
-    )
+    logs = f"{client.get_scheduler_logs(n=10_000)} {client.get_worker_logs(n=10_000)} {client.get_worker_logs(nanny=True)}"
     files = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     chain, each = list[str](), caught.value
     while each is not None:
@@ -153,10 +146,7 @@ def test_a_part_that_raises_shows_no_cell_anywhere(
 ):
     table, ledger = in_files(tmp_path, 7), tmp_path / "budget.ledger"
     Ledger(ledger).init("people", epsilon=9, delta=1e-5)
-    options = {name: value for name, value in SMALL.items() if name != "rehearsal"} | {
-        "ledger": ledger,
-        "table": "people",
-    }
+    options = {name: value for name, value in SMALL.items() if name != "rehearsal"} | {"ledger": ledger, "table": "people"}
     with (
         caplog.at_level(logging.DEBUG),
         pytest.raises(PublishError, match=r"a worker could not read its part.*withheld.*nothing was spent") as caught,
@@ -168,9 +158,7 @@ def test_a_part_that_raises_shows_no_cell_anywhere(
 
 
 @pytest.mark.slow
-def test_the_check_above_would_see_a_cell(
-    mortal: Any, folder_of_cluster: Path, tmp_path: Path, caplog: Any, capfd: Any
-):
+def test_the_check_above_would_see_a_cell(mortal: Any, folder_of_cluster: Path, tmp_path: Path, caplog: Any, capfd: Any):
     """Its power: without `Quiet` the cell is in the worker's log, in the exception, and in its context."""
     table = in_files(tmp_path, 2)
     with pytest.raises(BaseException, match=MARKER) as caught:
@@ -225,9 +213,7 @@ def test_names_of_tasks_have_numbers_alone(both: Any, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_cluster_without_workers_or_that_loses_them_or_its_scheduler_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_cluster_without_workers_or_that_loses_them_or_its_scheduler_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster_module, "_PATIENCE", 2.0)
     table = in_files(tmp_path, 7)
     with threads(0) as (_, client):
@@ -289,9 +275,7 @@ def test_what_leaves_this_machine_must_be_encrypted_and_go_to_a_client():
     refusals.check(Path(__file__).parent / "refusals_dask.txt", lambda text: eval(text, globals()))
 
 
-def test_a_client_or_worker_elsewhere_without_tls_is_refused(
-    both: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_a_client_or_worker_elsewhere_without_tls_is_refused(both: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     executor = Dask(both)
     monkeypatch.setattr(both, "nthreads", lambda: {"tcp://127.0.0.1:1": 1, "tcp://10.0.0.8:1": 1})
     with pytest.raises(PublishError, match=r"tcp://10.0.0.8:1 is not on this machine and not encrypted"):
@@ -350,9 +334,7 @@ def test_the_command_line_names_a_cluster_or_processes(both: Any, tmp_path: Path
 def test_a_scheduler_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch):
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
-        pytest.raises(
-            PublishError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9.*Nothing was spent. Check the address"
-        ),
+        pytest.raises(PublishError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9.*Nothing was spent. Check the address"),
         cluster_module.connected("tcp://127.0.0.1:9"),
     ):
         pass

@@ -115,9 +115,7 @@ def expected_integers(unit: str | None, kernel: str | None) -> list[int]:
     return integers(frame_of(), unit=unit, **(MARGINS if kernel else SMALL))
 
 
-@pytest.mark.slow(
-    but=[f"parts of 7 rows-{source}-{unit}" for source, unit in zip(SOURCES, (None, "who") * 2, strict=True)]
-)
+@pytest.mark.slow(but=[f"parts of 7 rows-{source}-{unit}" for source, unit in zip(SOURCES, (None, "who") * 2, strict=True)])
 @pytest.mark.parametrize("unit", [None, "who"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_integers_are_those_of_one_process(source: str, unit: str | None, small_parts: int, tmp_path: Path):
@@ -166,12 +164,7 @@ def test_a_table_is_divided_by_public_numbers_and_its_parts_are_the_table(tmp_pa
 
 def test_lines_of_a_file_without_rows_or_a_last_newline_are_divided(tmp_path: Path):
     for n_rows in [1, 2, 3]:
-        for text, count in (
-            ("age,city\n", 0),
-            ("age,city", 0),
-            ("age,city\n1,13\n\n3,13", 3),
-            ("age,city\n1,13\n2,13\n", 2),
-        ):
+        for text, count in (("age,city\n", 0), ("age,city", 0), ("age,city\n1,13\n\n3,13", 3), ("age,city\n1,13\n2,13\n", 2)):
             (tmp_path / "t.csv").write_text(text)
             table = open_private(tmp_path / "t.csv")
             assert sum(part.count() for part in table.divided(n_rows)) == count == table.count()
@@ -228,10 +221,7 @@ def test_answers_that_are_not_the_sums_of_all_parts_are_refused(how: str, tmp_pa
     caplog.set_level(logging.DEBUG)
     spoil, said = SPOILT[how]
     Ledger(tmp_path / "l").init("t", epsilon=2.0, delta=1e-5)
-    counted = {key: value for key, value in SMALL.items() if key != "rehearsal"} | {
-        "ledger": tmp_path / "l",
-        "table": "t",
-    }
+    counted = {key: value for key, value in SMALL.items() if key != "rehearsal"} | {"ledger": tmp_path / "l", "table": "t"}
     with pytest.raises(PublishError, match=said) as caught:
         publish(as_csv(tmp_path), DOMAIN, executor=Backwards(spoil), **counted)
     assert MARKER not in everything_of(caught.value) + caplog.text
@@ -257,9 +247,7 @@ def test_a_part_that_is_answered_twice_counts_once(tmp_path: Path, monkeypatch: 
 @pytest.mark.slow(but=["raises-None", "ends-who"])
 @pytest.mark.parametrize("unit", [None, "who"])
 @pytest.mark.parametrize("ends", [False, True], ids=["raises", "ends"])
-def test_what_a_worker_says_of_a_row_is_seen_by_nobody(
-    ends: bool, unit: str | None, tmp_path: Path, monkeypatch, capfd, caplog
-):
+def test_what_a_worker_says_of_a_row_is_seen_by_nobody(ends: bool, unit: str | None, tmp_path: Path, monkeypatch, capfd, caplog):
     """Its message is in no exception, log, output or file; power: raised in this process it would be."""
     monkeypatch.setattr(reading, "_LEAST", 50)
     monkeypatch.setattr(reading, "_MOST", 50)
@@ -342,9 +330,7 @@ def test_temporary_files_are_the_curators_alone_and_gone_after_a_failure(little_
     assert list(little_memory.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_removed_is_named_and_the_release_is_made(
-    little_memory: Path, tmp_path: Path, monkeypatch
-):
+def test_a_folder_that_cannot_be_removed_is_named_and_the_release_is_made(little_memory: Path, tmp_path: Path, monkeypatch):
     path, expected = as_csv(tmp_path), integers(frame_of(), unit="who")
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     with pytest.warns(UserWarning, match="temporary rows could not be removed: delete the folder"):

@@ -44,9 +44,7 @@ def test_a_row_is_encoded_as_if_it_were_alone(rows):
     assert (together[:, 3] == 1).sum() >= np.isnan(together[:, 1]).sum()  # undefined: the default
 
 
-FRAME = pd.DataFrame(
-    {"came": ["2021-02-03", "", "2022-01-01"] * 50, "left": ["2021-03-15", "2021-01-01", "2021-01-01"] * 50}
-)
+FRAME = pd.DataFrame({"came": ["2021-02-03", "", "2022-01-01"] * 50, "left": ["2021-03-15", "2021-01-01", "2021-01-01"] * 50})
 
 
 def test_the_table_need_not_have_a_derived_column_and_its_cells_are_not_read(tmp_path: Path):
@@ -54,9 +52,7 @@ def test_the_table_need_not_have_a_derived_column_and_its_cells_are_not_read(tmp
     FRAME.to_csv(tmp_path / "few.csv", index=False)
     with_cells.to_csv(tmp_path / "all.csv", index=False)
     with_cells.to_parquet(tmp_path / "all.parquet")
-    few, *others = (
-        list(open_private(tmp_path / name).encoded(DOMAIN)) for name in ("few.csv", "all.csv", "all.parquet")
-    )
+    few, *others = (list(open_private(tmp_path / name).encoded(DOMAIN)) for name in ("few.csv", "all.csv", "all.parquet"))
     for rows in others:
         np.testing.assert_array_equal(np.concatenate(rows), np.concatenate(few))
 

@@ -199,9 +199,7 @@ TYPED: dict[pa.DataType, st.SearchStrategy] = {
     pa.int8(): st.integers(-128, 127),
     pa.bool_(): st.none() | st.booleans(),
     pa.date32(): st.none() | st.integers(-(2**31), 2**31 - 1) | st.integers(10_000, 12_000),
-    pa.timestamp("us", tz="Europe/Zurich"): st.none()
-    | st.integers(-(2**63), 2**63 - 1)
-    | st.integers(10**15, 10**15 + 9),
+    pa.timestamp("us", tz="Europe/Zurich"): st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(10**15, 10**15 + 9),
     pa.timestamp("ns"): st.none() | st.integers(-(2**62), 2**62),
     pa.decimal128(20, 2): st.none() | st.decimals(-(10**17), 10**17, places=2),
     pa.null(): st.none(),
@@ -250,9 +248,7 @@ def test_parquet_files_are_read_as_one_by_one(tmp_path_factory, columns, piece):
 
 
 @few
-@given(
-    texts=st.lists(st.none() | st.sampled_from(["a", "A\0", "", "1.5", "high", "😀", "nan"]), min_size=1, max_size=9)
-)
+@given(texts=st.lists(st.none() | st.sampled_from(["a", "A\0", "", "1.5", "high", "😀", "nan"]), min_size=1, max_size=9))
 def test_polars_frames_are_read_as_one_by_one(texts):
     polars = pytest.importorskip("polars")
     for kind in (polars.String, polars.Categorical):

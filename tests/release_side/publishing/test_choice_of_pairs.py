@@ -32,12 +32,7 @@ from release_side.door.mechanism import noise_for
 from release_side.publishing.methods import chosen_method
 from release_side.publishing.methods.adaptive import shares_of_rounds as sharing
 from release_side.publishing.methods.adaptive.choice_of_pairs import Distances, Prospect, largest_distance
-from release_side.publishing.methods.adaptive.shares_of_rounds import (
-    candidate_sets,
-    shares_of_rounds,
-    with_sets,
-    without_sets,
-)
+from release_side.publishing.methods.adaptive.shares_of_rounds import candidate_sets, shares_of_rounds, with_sets, without_sets
 
 LEVELS = ("a", "b", "c", "d")
 
@@ -56,9 +51,7 @@ def rows(n: int, *, related: bool) -> pd.DataFrame:
 
 
 def released(frame: pd.DataFrame, domain: Domain = DOMAIN, **options: Any) -> ReleaseData:
-    return publish(
-        frame, domain, **({"epsilon": 1.0, "delta": 1e-6, "points": 6, "rehearsal": 0, "workers": 1} | options)
-    )
+    return publish(frame, domain, **({"epsilon": 1.0, "delta": 1e-6, "points": 6, "rehearsal": 0, "workers": 1} | options))
 
 
 def chosen_margins(release: ReleaseData) -> ChosenMargins:
@@ -257,10 +250,7 @@ def test_nothing_is_counted_where_there_is_nothing_to_find_and_no_round_is_lost(
     rows = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (10_000, 9)), columns=NAMES).astype(str)
     release: Any = publish(rows, binary(NAMES), epsilon=1.0, delta=1e-6, rehearsal=1)
     kernel, measurement = kernel_of(release), release.measurement
-    assert (
-        max(map(len, kernel.chosen), default=2) == 2
-        and len(measurement.drawn.sets) == 24 == 2 * measurement.drawn.draws.count
-    )
+    assert max(map(len, kernel.chosen), default=2) == 2 and len(measurement.drawn.sets) == 24 == 2 * measurement.drawn.draws.count
     assert sum(map(sum, kernel.squares)) == pytest.approx(1)
 
 
@@ -286,9 +276,7 @@ def test_a_file_holds_the_draws_and_their_scores_which_count_in_its_sensitivity(
 def test_a_file_of_other_draws_is_refused(xor: Any, change: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> None:
     """A table with more cells than the largest candidate would make the sensitivity too small."""
     written = type(xor.measurement).to_dict
-    monkeypatch.setattr(
-        type(xor.measurement), "to_dict", lambda own: (made := written(own)) | {"drawn": made["drawn"] | change}
-    )
+    monkeypatch.setattr(type(xor.measurement), "to_dict", lambda own: (made := written(own)) | {"drawn": made["drawn"] | change})
     with pytest.raises((FileRefused, ValueError), match=r"drawn|scores"):
         xor.write(tmp_path / "changed.kme")
 

@@ -225,9 +225,7 @@ def test_the_planned_steps_are_enough_for_every_table(kind: str):
             plan, gram = kernel_machines.plan_machine(form, basis, len(rows)), basis.kernel.gram(rows, rows)
             allowed = 2**-13 * form.machine_sensitivity(1.0, len(rows))
             exact = minimiser(form, rows, targets, basis.kernel)
-            gradient = (
-                kernel_machines.slopes_of(form, 1.0)(gram @ exact, targets) / len(rows) + 2 * regularisation * exact
-            )
+            gradient = kernel_machines.slopes_of(form, 1.0)(gram @ exact, targets) / len(rows) + 2 * regularisation * exact
             assert norm_of(basis.kernel, rows, gradient) / (2 * regularisation) < 1e-3 * allowed
             alpha = kernel_machines.machine_weights(form, gram, targets, 1.0, plan)
             assert norm_of(basis.kernel, rows, alpha - exact) <= allowed
@@ -241,8 +239,7 @@ def test_half_the_steps_would_not_be_enough():
     exact = np.linalg.solve(gram + 60 * 0.01 * np.eye(60), targets)
     plans = (plan, replace(plan, steps=plan.steps // 2))
     distances = [
-        norm_of(basis.kernel, rows, kernel_machines.machine_weights(form, gram, targets, 1.0, each) - exact)
-        for each in plans
+        norm_of(basis.kernel, rows, kernel_machines.machine_weights(form, gram, targets, 1.0, each) - exact) for each in plans
     ]
     assert distances[0] <= 2**-13 * form.machine_sensitivity(1.0, 60) < distances[1]
 

@@ -20,9 +20,7 @@ from kmeanalyst.releases.domain.numbers import Integer
 from release_side.errors import PublishError
 from release_side.publishing.publish import publish
 
-DOMAIN = Domain(
-    (*(Boolean(name=f"b{j}") for j in range(4)), Integer(name="age", lower=0, upper=79, edges=(20, 40, 60)))
-)
+DOMAIN = Domain((*(Boolean(name=f"b{j}") for j in range(4)), Integer(name="age", lower=0, upper=79, edges=(20, 40, 60))))
 GIVEN: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "uncounted": True}
 
 

@@ -231,10 +231,7 @@ def test_a_refusal_of_the_same_rows_leaves_the_ledger_as_it_is(tmp_path):
     private, copied = csv_and_parquet(tmp_path)
     ledger = account(tmp_path)
     before = ledger.read_bytes()
-    for release, public in (
-        (publish_function, {"kind": "density", "pivots": copied}),
-        (publish, {"public_points": copied}),
-    ):
+    for release, public in ((publish_function, {"kind": "density", "pivots": copied}), (publish, {"public_points": copied})):
         with pytest.raises(PublishError, match=REFUSED):
             release(private, DOMAIN, epsilon=1, delta=1e-6, ledger=ledger, table="t", **public)
     assert ledger.read_bytes() == before

@@ -144,9 +144,7 @@ def test_every_failure_after_the_draw_says_that_it_counts(counted, monkeypatch):
     assert not hasattr(caught.value, "__notes__")
 
 
-def test_a_ledger_that_is_lost_after_the_draw_does_not_hide_that_the_file_is_there(
-    counted, tmp_path, monkeypatch, caplog
-):
+def test_a_ledger_that_is_lost_after_the_draw_does_not_hide_that_the_file_is_there(counted, tmp_path, monkeypatch, caplog):
     def busy(*facts: Any) -> None:
         raise PublishError("the ledger was in use. Nothing was recorded. Try again.")
 

@@ -35,12 +35,7 @@ from release_side.publishing.methods import chosen_method
 from release_side.publishing.methods.adaptive import rounds as rounds_module
 from release_side.publishing.methods.adaptive.method import AdaptiveMargins, _most_numbers
 from release_side.publishing.methods.adaptive.rounds import Rounds
-from release_side.publishing.methods.adaptive.shares_of_rounds import (
-    PARTS_OF_TREE,
-    most_cells,
-    most_drawn,
-    shares_of_rounds,
-)
+from release_side.publishing.methods.adaptive.shares_of_rounds import PARTS_OF_TREE, most_cells, most_drawn, shares_of_rounds
 from release_side.publishing.simulated import SimulatedDoor, SyntheticRows
 
 
@@ -192,9 +187,7 @@ def test_every_round_uses_its_allowance_of_which_a_replaced_row_takes_no_more_an
     assert rounds.tables.dimension >= measurement.feature_map.dimension
 
 
-def reached_by(
-    kind: str, watched: list[Watched], pieces: Any, size: PopulationSize, replaced: Any
-) -> tuple[Measurement, Array]:
+def reached_by(kind: str, watched: list[Watched], pieces: Any, size: PopulationSize, replaced: Any) -> tuple[Measurement, Array]:
     """A measurement of these pieces, and for each round the most that a replacement, (old, new), uses of its allowance."""
     method, domain, _, noise, _ = prepared(kind)
     everything = method.prepare(domain, size, noise)
@@ -216,10 +209,7 @@ def test_the_requests_move_by_no_more_where_the_table_of_a_larger_set_is_measure
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 2, (10_000, 9)).astype(float)
     rows[:, 8] = rows[:, 0] == rows[:, 1]
-    replaced = [
-        ([rows[:1]], [1 - rows[:1]]),
-        *(([rows[k][None]], [rng.integers(0, 2, (1, 9)) * 1.0]) for k in range(15)),
-    ]
+    replaced = [([rows[:1]], [1 - rows[:1]]), *(([rows[k][None]], [rng.integers(0, 2, (1, 9)) * 1.0]) for k in range(15))]
     _, reached = reached_by("nine columns of two levels", watched, [rows], PopulationSize(len(rows)), replaced)
     assert reached.max() <= 1
     assert reached.min() > 0.5, "the neighbours are too near to show anything"
@@ -242,9 +232,7 @@ def test_the_requests_move_by_no_more_when_all_rows_are_alike_and_one_differs_in
 
 
 @pytest.mark.parametrize("kind", ["scores", "drawn pairs", "a target and a workload", "merged ranges"])
-def test_the_requests_move_by_no_more_than_their_allowances_when_a_unit_is_replaced(
-    kind: str, watched: list[Watched]
-) -> None:
+def test_the_requests_move_by_no_more_than_their_allowances_when_a_unit_is_replaced(kind: str, watched: list[Watched]) -> None:
     """400 units of 1 to 7 rows: averages are rounded, each cell by less than 1."""
     domain, rng = KINDS[kind][0], np.random.default_rng(2)
     units = np.repeat(np.arange(400), rng.integers(1, 8, 400))

@@ -30,9 +30,7 @@ GRID = Domain(
     (Integer(name="age", lower=0, upper=9), Boolean(name="works"), Categorical(name="home", levels=("a", "b"))),
     rules=(Rule("never", "works and age < 3"),),
 )
-NUMBERS = Domain(
-    (Real(name="x", lower=0.0, upper=1.0), Real(name="y", lower=0.0, upper=1.0)), rules=(Rule("always", "x <= y"),)
-)
+NUMBERS = Domain((Real(name="x", lower=0.0, upper=1.0), Real(name="y", lower=0.0, upper=1.0)), rules=(Rule("always", "x <= y"),))
 
 
 REHEARSAL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "rehearsal": 1}

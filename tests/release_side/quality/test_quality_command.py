@@ -160,9 +160,7 @@ def test_cells_that_the_domain_does_not_know_become_what_the_release_made_of_the
     assert result.exit_code == 0 and MARKER not in result.output
     for ending in ("html", "json"):  # among the cells that were not read, and in no other part
         before, found, after = (
-            Path(f"x.internal.{ending}")
-            .read_text(encoding="utf-8")
-            .partition("commonest" if ending == "html" else '"cells"')
+            Path(f"x.internal.{ending}").read_text(encoding="utf-8").partition("commonest" if ending == "html" else '"cells"')
         )
         assert MARKER not in before and found and MARKER in after
 

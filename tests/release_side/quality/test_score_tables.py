@@ -14,14 +14,7 @@ from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
 from release_side.quality import score_tables
-from release_side.quality.score_tables import (
-    ScoreTables,
-    group_scores,
-    k_marginal,
-    names_of_cells,
-    shares_of,
-    total_variations,
-)
+from release_side.quality.score_tables import ScoreTables, group_scores, k_marginal, names_of_cells, shares_of, total_variations
 
 DOMAIN = Domain((
     Integer(name="age", lower=0, upper=99, edges=(18, 65), atoms=(40,), missing=True),

@@ -109,9 +109,7 @@ def test_a_narrow_domain_has_what_it_can_have():
 @pytest.mark.parametrize("value", [None, "3"])
 def test_columns_of_missing_cells_alone_raise_and_warn_of_nothing(value: str | None):
     number = Integer(name="n", lower=0, upper=9, missing=True)
-    domain = Domain(
-        (number, Real(name="x", lower=1, upper=9, missing=True, scale="log"), Boolean(name="b", missing=True))
-    )
+    domain = Domain((number, Real(name="x", lower=1, upper=9, missing=True, scale="log"), Boolean(name="b", missing=True)))
     nothing = np.full((3, 3), np.nan)
     table = nothing if value is None else domain.encode({"n": [value], "x": [value], "b": ["true"]})
     for group in (None, "n"):

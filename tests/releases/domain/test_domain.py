@@ -247,10 +247,7 @@ def test_text_means_the_same_in_every_container(column: Column, data):
         np.testing.assert_array_equal(bits(column.encode(cells)[0]), expected)
 
 
-@every(
-    ["int8", "uint16", "int64", "float32", "float64", "Int64", "Float32", "bool", "boolean", "category", "object"],
-    of="dtype",
-)
+@every(["int8", "uint16", "int64", "float32", "float64", "Int64", "Float32", "bool", "boolean", "category", "object"], of="dtype")
 def test_zero_and_one_mean_the_same_in_every_dtype(dtype: str):
     cells = pd.Series([1, 0, 1]).astype(dtype)
     assert Boolean(name="b").encode(cells)[0].tolist() == [1, 0, 1]
@@ -368,9 +365,7 @@ def test_the_default_kernel_fits_every_kind(column: Column):
 
 def test_a_domain_read_back_is_the_domain_written(tmp_path: Path):
     path = tmp_path / "domain.toml"
-    own_numbers = Real(
-        name="r", lower=np.float32(0.5), upper=np.int64(4), atoms=(np.float64(1),), default=np.float64(2)
-    )
+    own_numbers = Real(name="r", lower=np.float32(0.5), upper=np.int64(4), atoms=(np.float64(1),), default=np.float64(2))
     for domain in (Domain((*COLUMNS, *TEXTS)), Domain((own_numbers,))):  # numpy's numbers are written as plain ones
         path.write_text(domain_toml(domain, {"real": ["a comment", 'with "quotes"']}), encoding="utf-8")
         assert read_domain(path) == domain == Domain.from_dict(domain.to_dict())
@@ -441,9 +436,7 @@ def test_a_real_column_with_a_step_has_its_multiples_for_values():
     every = carat.every_value(1000)
     assert every is not None and every.tolist() == [float(f"{k / 100:.2f}") for k in range(20, 501)]
     assert carat.every_value(400) is None and carat.ends == pytest.approx((0.195, 5.005))
-    assert np.append(carat.cuts([0.5, 0.493]), carat.cuts_above([0.5, 0.498])) == pytest.approx(
-        [0.495, 0.495, 0.505, 0.495]
-    )
+    assert np.append(carat.cuts([0.5, 0.493]), carat.cuts_above([0.5, 0.498])) == pytest.approx([0.495, 0.495, 0.505, 0.495])
     assert carat.holds(np.array([0.491, 0.495]), np.array([0.499, 0.499])).tolist() == [False, False]
     price = Real(name="price", lower=0.01, upper=1e6, step=0.01, scale="log")
     assert price.encode(["19.99"])[0].tolist() == [np.log(19.99)] and price.spacing is None

@@ -132,9 +132,7 @@ def test_a_draft_holds_a_digest_for_each_file_of_its_sample(tmp_path):
 def test_lines_that_are_no_rows_of_the_sample_have_a_note(text, noted, tmp_path):
     """As private table each of them would count as a person, also where the column with line breaks is left out."""
     (tmp_path / "s.csv").write_text(text)
-    said = [
-        note for note in public_draft(tmp_path / "s.csv", without=["x"]).notes["a"] if note.startswith("CHECK lines")
-    ]
+    said = [note for note in public_draft(tmp_path / "s.csv", without=["x"]).notes["a"] if note.startswith("CHECK lines")]
     assert len(said) == noted and all("2 rows on" in note and "without them" in note for note in said)
 
 
@@ -338,9 +336,7 @@ def test_two_columns_near_each_other_have_a_derived_column_of_their_difference()
     day, stay, age = (
         (np.datetime64("2024-01-01") + rng.integers(0, 400, 300)), rng.integers(0, 9, 300), rng.integers(0, 90, 300),
     )  # fmt: skip
-    frame = pd.DataFrame(
-        {"in": day.astype(str), "out": (day + stay).astype(str), "age": age, "later": age + 1, "sex": 1}
-    )
+    frame = pd.DataFrame({"in": day.astype(str), "out": (day + stay).astype(str), "age": age, "later": age + 1, "sex": 1})
     draft = draft_domain(frame.assign(person=1), this_sample_is_public=True, without=["sex"], unit="person")
     derived, (rule,) = draft.domain["out_minus_in"], draft.domain.rules
     assert rule.describe() == "out_minus_in = out - `in`" and draft.domain.names_read == ("in", "out", "age", "later")
@@ -376,9 +372,7 @@ def test_no_column_has_two_rules_of_differences_and_other_rows_decide_whether_on
     rules = draft_domain(frame, this_sample_is_public=True).domain.rules
     assert [rule.columns[0] for rule in rules] == list(dict.fromkeys(rule.columns[0] for rule in rules))
     assert len(rules) >= 1
-    late = draft_domain(
-        frame.drop(columns="z").assign(r=np.where(np.arange(6000) < 5500, r, 3)), this_sample_is_public=True
-    )
+    late = draft_domain(frame.drop(columns="z").assign(r=np.where(np.arange(6000) < 5500, r, 3)), this_sample_is_public=True)
     assert [rule.columns for rule in late.domain.rules] == [("q_minus_p",)]
     gap = pd.DataFrame({0: np.where(np.arange(6000) < 5200, p, np.nan), 1: p + r})
     assert draft_domain(gap, this_sample_is_public=True).domain["1_minus_0"].missing
@@ -548,10 +542,7 @@ def test_days_in_another_form_are_dates_where_one_form_alone_reads_them(cells, f
     assert (own.kind, own.format) == ("date", form) and f"CHECK format: cells such as {cells[0]!r}" in notes(cells)
     assert own.encode(cells[:1])[1][0] == 0 and own.decode(own.encode(cells[:1])[0])[0].year in (2023, 2024)
     assert column_from_dict(own.to_dict()) == own
-    assert (
-        own.encode(["2024-05-18"])[0]
-        == Date(name="d", lower="2000-01-01", upper="2030-01-01").encode(["2024-05-18"])[0]
-    )
+    assert own.encode(["2024-05-18"])[0] == Date(name="d", lower="2000-01-01", upper="2030-01-01").encode(["2024-05-18"])[0]
 
 
 def test_days_that_two_forms_read_are_no_dates_and_the_note_names_both():
@@ -581,11 +572,7 @@ def test_codes_that_the_curator_names_are_missing_and_in_no_bound_or_level():
     sample = pd.DataFrame({"age": [*AGES, *[-9] * 4, *[999] * 2], "sex": ["F", "M", "NA"] * 168 + ["F"] * 2})
     draft = draft_domain(sample, this_sample_is_public=True, missing_codes={"age": ["-9", 999], "sex": ["NA"]})
     age, sex = draft.domain.columns
-    assert (age.missing, age.missing_codes, age.lower, age.upper) == (
-        True,
-        ("-9", 999),
-        *(column(AGES).lower, column(AGES).upper),
-    )  # type: ignore[attr-defined]
+    assert (age.missing, age.missing_codes, age.lower, age.upper) == (True, ("-9", 999), *(column(AGES).lower, column(AGES).upper))  # type: ignore[attr-defined]
     assert (sex.levels, sex.missing, sex.missing_codes) == (("F", "M"), True, ("NA",))  # type: ignore[attr-defined]
     assert np.isnan(draft.domain.encode(sample.iloc[500:])[:, 0]).all() and "CHECK codes" not in str(draft.notes)
     with pytest.raises(DomainError, match="no column 'bmi' with codes"):

@@ -105,9 +105,7 @@ def test_the_spectrum_kernel_is_the_cosine_of_counts_of_substrings(column, p, bl
     norms = np.sqrt(np.diagonal(inner))
     none = norms == 0
     expected = np.where(np.outer(none, none), 1.0, inner / np.maximum(np.outer(norms, norms), 1e-300))
-    np.testing.assert_allclose(
-        kernel.gram(rows, rows), np.where(np.outer(none, none) | np.outer(~none, ~none), expected, 0)
-    )
+    np.testing.assert_allclose(kernel.gram(rows, rows), np.where(np.outer(none, none) | np.outer(~none, ~none), expected, 0))
 
 
 @EACH
@@ -165,9 +163,7 @@ def test_a_kernel_with_columns_of_other_kinds_is_the_product_over_the_columns():
     expected = (np.prod([1 - p + p * K for K in parts], axis=0) - (1 - p) ** 3) / (1 - (1 - p) ** 3)
     np.testing.assert_allclose(table_kernel(domain).gram(rows, rows), expected, atol=1e-14)
     spectrum = StringSpectrum(3, 5, TEXTS[0].width, blended=True)
-    plain = OnColumns(spectrum, tuple(domain.coordinates[0])) * OnColumns(Gaussian(0.1), (2,)) + OnColumns(
-        Gaussian(1.0), (2,)
-    )
+    plain = OnColumns(spectrum, tuple(domain.coordinates[0])) * OnColumns(Gaussian(0.1), (2,)) + OnColumns(Gaussian(1.0), (2,))
     assert np.isfinite(plain.gram(rows, rows)).all() and kernel_from_dict(plain.to_dict()) == plain
 
 

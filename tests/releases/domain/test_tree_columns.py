@@ -64,11 +64,7 @@ def test_a_node_in_an_expression_is_every_code_below_it(question: str, held: str
 def test_a_missing_cell_is_in_no_node_and_a_node_that_rows_hold_is_below_itself():
     domain = Domain((INNER,))
     rows = domain.decode(np.array([[1.0], [np.nan], [0.0]]))
-    for question, held in (
-        ("cause == 'I10-I15'", [1, 0, 0]),
-        ("cause != 'I10-I15'", [0, 0, 1]),
-        ("cause == 'I'", [1, 0, 1]),
-    ):
+    for question, held in (("cause == 'I10-I15'", [1, 0, 0]), ("cause != 'I10-I15'", [0, 0, 1]), ("cause == 'I'", [1, 0, 1])):
         np.testing.assert_array_equal(parse(question).evaluate(rows, domain), held)
 
 

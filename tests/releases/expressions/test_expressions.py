@@ -93,9 +93,9 @@ def test_a_column_may_have_the_name_of_a_function_or_of_a_word():
     assert parse("min(min, 0)").evaluate(frame, domain) == 0
 
 
-WRITABLE = st.text(
-    st.characters(exclude_categories=["Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"]), min_size=1, max_size=200
-).filter(lambda text: not (flaw_of(text) or spacing_flaw_of(text)))  # what names and levels may hold
+WRITABLE = st.text(st.characters(exclude_categories=["Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"]), min_size=1, max_size=200).filter(
+    lambda text: not (flaw_of(text) or spacing_flaw_of(text))
+)  # what names and levels may hold
 
 
 @given(WRITABLE, st.sampled_from("'\""))

@@ -68,8 +68,7 @@ def heavy(header: dict[str, Any], members: Members) -> None:
 def wordy(header: dict[str, Any], members: Members) -> None:
     """Few points, and every part of an expression costs some microseconds all the same."""
     header["derived"] = [
-        {"column": {"name": f"d{i}", "kind": "integer", "lower": -100000, "upper": 100000}, "uses": ["age"]}
-        for i in range(8)
+        {"column": {"name": f"d{i}", "kind": "integer", "lower": -100000, "upper": 100000}, "uses": ["age"]} for i in range(8)
     ]
     for each in range(8):
         said(each, "age" + "+-age" * 1900, "age")(header)
@@ -94,9 +93,7 @@ def backwards(header: dict[str, Any], members: Members) -> None:
 def test_a_false_entry_is_refused(path, tmp_path):
     """Of those that are not shapes, the schema says nothing."""
     SCHEMA_TEST.validate(header_of(path.read_bytes()))
-    check_refusals(
-        "derived", lambda edit: with_verdict_of_schema(forged(path, edit), tmp_path, SCHEMA_TEST), **globals()
-    )
+    check_refusals("derived", lambda edit: with_verdict_of_schema(forged(path, edit), tmp_path, SCHEMA_TEST), **globals())
 
 
 def with_cell(column: str, make: Callable[[str], str]) -> Forgery:
@@ -145,9 +142,7 @@ def test_rounding_of_another_machine_is_accepted(path, tmp_path, mixed_release):
     same(read_release(path), mixed_release.transform(NEW))  # computed here, whatever the last digit says
 
 
-@pytest.mark.parametrize(
-    "edit", [setting("schema_minor", to=4), all_of(setting("schema_minor", to=4), setting("remark", to=[1]))]
-)
+@pytest.mark.parametrize("edit", [setting("schema_minor", to=4), all_of(setting("schema_minor", to=4), setting("remark", to=[1]))])
 def test_a_later_minor_version_may_have_them_too(path, mixed_release, edit):
     path.write_bytes(forged(path, edit))
     same(read_release(path), mixed_release.transform(NEW))

@@ -53,18 +53,12 @@ def as_noise(law: str) -> Edit:
 
 # name → edit, what, why, whether the schema refuses it too
 def test_a_forged_statement_of_a_draw_is_refused(drawn_path, tmp_path):
-    check_refusals(
-        "draw", lambda edit: with_verdict_of_schema(forged(drawn_path, edit), tmp_path, SCHEMA_TEST), **globals()
-    )
+    check_refusals("draw", lambda edit: with_verdict_of_schema(forged(drawn_path, edit), tmp_path, SCHEMA_TEST), **globals())
 
 
 WRONG_SENSITIVITY: dict[str, Edit] = {
-    "a smaller sensitivity": all_of(
-        scaling("statement", "sensitivity", by=0.5), scaling("statement", "score_scale", by=0.5)
-    ),
-    "a larger sensitivity": all_of(
-        scaling("statement", "sensitivity", by=2), scaling("statement", "score_scale", by=2)
-    ),
+    "a smaller sensitivity": all_of(scaling("statement", "sensitivity", by=0.5), scaling("statement", "score_scale", by=0.5)),
+    "a larger sensitivity": all_of(scaling("statement", "sensitivity", by=2), scaling("statement", "score_scale", by=2)),
     "more rows": scaling("statement", "n_rows", by=2),
     "another kernel": setting("kernel", to={"name": "gaussian", "lengthscale": 9.0}),
     "a wider domain": setting("columns", 0, "upper", to=5),

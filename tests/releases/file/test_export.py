@@ -70,9 +70,7 @@ def test_netcdf_has_points_and_weights_as_netcdf_can_hold_them(mixed_release, tm
 
 def test_whole_numbers_beyond_32_bits_become_floats_and_odd_names_are_changed(tmp_path):
     odd = ("a/b", "a_b", "1st", "point", "größe")
-    domain = Domain(
-        (Integer(name="n", lower=-(2**40), upper=2**40), *(Real(name=name, lower=0, upper=1) for name in odd))
-    )
+    domain = Domain((Integer(name="n", lower=-(2**40), upper=2**40), *(Real(name=name, lower=0, upper=1) for name in odd)))
     points = domain.decode(domain.draw(5, 0))
     release = bare(points, np.full(5, 0.2), domain)
     write_netcdf(release, tmp_path / "a.nc")
@@ -161,9 +159,7 @@ def test_a_package_that_is_absent_is_named(mixed_release, tmp_path, monkeypatch)
 
 def test_a_workbook_has_no_formula(mixed_release, tmp_path):
     pytest.importorskip("openpyxl")
-    assert (
-        export(mixed_release, tmp_path / "f.xlsx", frame=pd.DataFrame({"x": ["=1+1", "a"], "weight": [1.0, 2.0]})) == 1
-    )
+    assert export(mixed_release, tmp_path / "f.xlsx", frame=pd.DataFrame({"x": ["=1+1", "a"], "weight": [1.0, 2.0]})) == 1
     assert pd.read_excel(tmp_path / "f.xlsx")["x"].tolist() == ["'=1+1", "a"]
 
 
@@ -318,9 +314,7 @@ def test_the_excerpt_of_sdnist_is_that_of_the_states(tmp_path):
         ("25-00503", "25-00703"): "ma2019", ("48-02510",): "tx2019", ("01-01301", "25-00503"): "national2019",
     }.items():  # fmt: skip
         domain = Domain((Categorical(name="PUMA", levels=codes),))
-        release = bare(
-            domain.decode(np.arange(len(codes), dtype=float)[:, None]), np.full(len(codes), 1 / len(codes)), domain
-        )
+        release = bare(domain.decode(np.arange(len(codes), dtype=float)[:, None]), np.full(len(codes), 1 / len(codes)), domain)
         labels = export_sdnist(release, tmp_path, name="rows", frame=release.to_frame("resampled"))
         assert labels["target dataset"] == target
 
@@ -350,9 +344,7 @@ def test_a_release_of_another_table_has_no_report_of_sdnist(mixed_release, tmp_p
 
 def test_the_command_writes_for_sdnist_and_names_its_command(excerpt, tmp_path):
     excerpt.write(tmp_path / "ma.kme")
-    result = CliRunner().invoke(
-        main, ["export", str(tmp_path / "ma.kme"), "--sdnist", str(tmp_path / "out"), "--rows", "4"]
-    )
+    result = CliRunner().invoke(main, ["export", str(tmp_path / "ma.kme"), "--sdnist", str(tmp_path / "out"), "--rows", "4"])
     assert result.exit_code == 0, result.stderr
     out = tmp_path / "out"
     assert result.stdout == f"python -m sdnist.report {out / 'ma.csv'} MA --labels {out / 'ma.json'}\n"

@@ -225,9 +225,7 @@ def test_a_forged_family_is_refused(releases, tmp_path: Path):
     check_refusals(listed, lambda case: opened(forged(tmp_path / f"{case[0]}.kme", case[1]), tmp_path), **globals())
 
 
-def test_maclaurin_features_cannot_claim_the_diameter_of_binning_nor_grids_too_many_cells(
-    releases, tmp_path, monkeypatch
-):
+def test_maclaurin_features_cannot_claim_the_diameter_of_binning_nor_grids_too_many_cells(releases, tmp_path, monkeypatch):
     releases["polynomial"].write(tmp_path / "a.kme")
     hint = "ask its maker for a correct file"
     refused(forged(tmp_path / "a.kme", SHARPER), tmp_path, "claims sensitivity", "the measurement has another", hint)

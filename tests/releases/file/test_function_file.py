@@ -27,9 +27,7 @@ from kmeanalyst.releases.file import FileRefused, read_function, validate_releas
 from kmeanalyst.releases.function import ReleasedFunction
 
 HERE = Path(__file__).parent
-FUNCTION_SCHEMA = json.loads(
-    (paths.TESTS.parent / "kmeanalyst/releases/schema_function_v1.json").read_text(encoding="utf-8")
-)
+FUNCTION_SCHEMA = json.loads((paths.TESTS.parent / "kmeanalyst/releases/schema_function_v1.json").read_text(encoding="utf-8"))
 REGISTRY = Registry().with_resource(file_tools.SCHEMA["$id"], Resource.from_contents(file_tools.SCHEMA))
 SCHEMA_TEST = jsonschema.Draft202012Validator(FUNCTION_SCHEMA, registry=REGISTRY)
 GOLDEN = paths.TESTS / "golden" / "function_v1"

@@ -75,9 +75,7 @@ def scaled(times: int) -> dict[str, Any]:
 
 def test_a_header_with_missing_unknown_or_senseless_fields_is_refused(mixed_path, tmp_path):
     """Each says whether the schema refuses it too, which cannot compute."""
-    check_refusals(
-        "header", lambda edit: with_verdict_of_schema(forged(mixed_path, edit), tmp_path, SCHEMA_TEST), **globals()
-    )
+    check_refusals("header", lambda edit: with_verdict_of_schema(forged(mixed_path, edit), tmp_path, SCHEMA_TEST), **globals())
 
 
 CLAIM = "the guarantee is not about these numbers"
@@ -85,10 +83,7 @@ CLAIM = "the guarantee is not about these numbers"
 
 
 def test_a_refusal_never_repeats_a_character_that_a_terminal_obeys(mixed_path, tmp_path):
-    for edit in [
-        setting("columns", 0, "\x1b[2J", to=1),
-        setting("columns", 0, to={"name": "\x1b[2J\u202e", "kind": "odd"}),
-    ]:
+    for edit in [setting("columns", 0, "\x1b[2J", to=1), setting("columns", 0, to={"name": "\x1b[2J\u202e", "kind": "odd"})]:
         (tmp_path / "a.kme").write_bytes(forged(mixed_path, edit))
         with pytest.raises(FileRefused, match=r"\\x1b\[2J") as caught:
             read_release(tmp_path / "a.kme")
@@ -152,9 +147,7 @@ def check_reader_is_as_strict(path: Path, part: str, value: Any, *, wrap: Callab
     """Every single change of a part that its own schema refuses, its reader refuses; returns how many there were."""
     members = members_of(path)
     header = json.loads(members["release.json"])
-    definitions = {"": SCHEMA} | {
-        name: {"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]} for name in SCHEMA["$defs"]
-    }
+    definitions = {"": SCHEMA} | {name: {"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]} for name in SCHEMA["$defs"]}
     schema = jsonschema.Draft202012Validator(definitions[part.removesuffix("s")])
     assert schema.is_valid(value)
     broken = 0

@@ -44,8 +44,7 @@ OTHERS = tuple(name for name in FILES if name not in QUICK + LARGEST)
 
 @LINUX
 @pytest.mark.parametrize(
-    "names",
-    [QUICK, *(pytest.param(names, marks=pytest.mark.slow) for names in (*((name,) for name in LARGEST), OTHERS))],
+    "names", [QUICK, *(pytest.param(names, marks=pytest.mark.slow) for names in (*((name,) for name in LARGEST), OTHERS))]
 )
 def test_files_at_the_limits_take_seconds_and_megabytes(names: tuple[str, ...], tmp_path: Path):
     files = [tmp_path / f"{name}.kme" for name in names]
@@ -108,10 +107,7 @@ def test_what_was_read_with_large_can_be_written_again(mixed_path: Path, tmp_pat
 
 
 def test_names_and_levels_have_at_most_two_hundred_characters():
-    for make in [
-        lambda text: Real(name=text, lower=0, upper=1),
-        lambda text: Categorical(name="c", levels=("a", text)),
-    ]:
+    for make in [lambda text: Real(name=text, lower=0, upper=1), lambda text: Categorical(name="c", levels=("a", text))]:
         make("x" * 200)
         message = r"must have at most 200 characters, got 201: it appears in every .* Shorten"
         with pytest.raises(DomainError, match=message):

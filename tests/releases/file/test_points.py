@@ -160,9 +160,7 @@ def row(index: int, edit: Callable[[file_tools.Row], file_tools.Row]) -> file_to
 
 
 def test_points_that_do_not_fit_the_domain_are_refused(mixed_path, tmp_path):
-    write_release(
-        file_tools.bare(EVERY_KIND.decode(EVERY_KIND.draw(9, 1)), np.ones(9), EVERY_KIND), tmp_path / "every.kme"
-    )
+    write_release(file_tools.bare(EVERY_KIND.decode(EVERY_KIND.draw(9, 1)), np.ones(9), EVERY_KIND), tmp_path / "every.kme")
 
     def run(edit):
         """An edit of the mixed release, or one that is named with the release of every kind."""
@@ -186,16 +184,12 @@ def test_more_cells_or_bytes_than_the_limit_are_refused_before_they_are_read(mix
         (250_000, "250000 points of 10 columns", "make 2750000 cells, and at most 2700000 are read"),
     ):
         file_tools.narrow(monkeypatch, cells=2_700_000)
-        file_tools.refused(
-            file_tools.forged(mixed_path, file_tools.setting("n_points", to=n_points)), tmp_path, what, why
-        )
+        file_tools.refused(file_tools.forged(mixed_path, file_tools.setting("n_points", to=n_points)), tmp_path, what, why)
     size = len(file_tools.members_of(mixed_path)["points.csv"])
     file_tools.narrow(monkeypatch, points_bytes=size)
     read_release(mixed_path)
     file_tools.narrow(monkeypatch, points_bytes=size - 1)
-    file_tools.refused(
-        mixed_path.read_bytes(), tmp_path, rf"points\.csv has {size} bytes", f"at most {size - 1} are read"
-    )
+    file_tools.refused(mixed_path.read_bytes(), tmp_path, rf"points\.csv has {size} bytes", f"at most {size - 1} are read")
 
 
 def test_what_the_limit_on_cells_allows_fits_the_limit_on_bytes():

@@ -140,8 +140,7 @@ def table(broken: int, n: int = 20_000) -> pd.DataFrame:
 
 
 AGES = Domain(
-    (Integer(name="age", lower=0, upper=99, edges=(15, 65)), Boolean(name="works")),
-    rules=(Rule("never", "works and age < 15"),),
+    (Integer(name="age", lower=0, upper=99, edges=(15, 65)), Boolean(name="works")), rules=(Rule("never", "works and age < 15"),)
 )
 
 
@@ -157,15 +156,9 @@ def test_a_rule_that_the_measurement_contradicts_is_named(broken, contradicted, 
     assert violation.share == pytest.approx(broken / 20_000, abs=4 * violation.standard_deviation)
     assert violation.is_contradicted == contradicted and "at least 0.0" in replace(violation, share=-0.1).describe()
     assert release.statement.taken_as_public[-1] == "rules of the domain: 1"
-    findings = [
-        each
-        for each in validate_release(path, allow_rehearsal=True)
-        if each.startswith("rule 1 ") and "at least" in each
-    ]
+    findings = [each for each in validate_release(path, allow_rehearsal=True) if each.startswith("rule 1 ") and "at least" in each]
     assert bool(findings) == contradicted
-    assert (
-        "contradicted by the measurement: rule 1 (never works and age < 15): at least" in repr(release)
-    ) == contradicted
+    assert ("contradicted by the measurement: rule 1 (never works and age < 15): at least" in repr(release)) == contradicted
     told = json.loads(CliRunner().invoke(main, ["info", str(path), "--json", "--allow-rehearsal"]).stdout)
     assert told["rules"][0]["broken"]["contradicted"] == contradicted
 

@@ -116,9 +116,7 @@ def test_encoding_is_row_by_row_whatever_other_rows_hold():
 
 
 def test_cells_are_allowed_that_hold_a_row_which_keeps_the_rule():
-    domain = Domain(
-        (AGE, WORKS, WAGE), rules=(Rule("never", "works and age < 15"), Rule("missing", "not works", ("wage",)))
-    )
+    domain = Domain((AGE, WORKS, WAGE), rules=(Rule("never", "works and age < 15"), Rule("missing", "not works", ("wage",))))
     rules = rules_of(domain)
     assert rules.columns == ((0, 1), (1, 2)) and dict(rules.cuts) == {0: (14.5,)}
     kernel = adaptive_kernel(domain, asked=rules.cuts)
@@ -132,9 +130,7 @@ def test_cells_are_allowed_that_hold_a_row_which_keeps_the_rule():
 
 def test_cells_of_column_against_column_and_of_derived_columns():
     came, left, stay = (Integer(name=name, lower=0, upper=300, edges=(100, 200)) for name in ("came", "left", "stay"))
-    domain = Domain(
-        (came, left, stay), rules=(Rule("always", "left >= came"), Rule("derive", "left - came", ("stay",)))
-    )
+    domain = Domain((came, left, stay), rules=(Rule("always", "left >= came"), Rule("derive", "left - came", ("stay",))))
     rules, kernel = rules_of(domain), one_way_kernel(domain, (0, 1, 2), ranged=True).kernel
     np.testing.assert_array_equal(rules.cells_allowed(kernel, 0), np.triu(np.ones((3, 3), bool)))
     table = rules.cells_allowed(kernel, 1)

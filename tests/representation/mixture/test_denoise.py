@@ -165,9 +165,7 @@ def distance(case: Case, points: Array, weights: Array) -> float:
     return float(np.linalg.norm(feature_mean(FEATURES, points, weights) - case.estimate.mean))
 
 
-VIEWS = every(
-    ("view", "bound"), [("probability", None), ("bounded", None), ("bounded", 0.5), ("signed", None), ("uniform", None)]
-)
+VIEWS = every(("view", "bound"), [("probability", None), ("bounded", None), ("bounded", 0.5), ("signed", None), ("uniform", None)])
 
 
 @VIEWS
@@ -219,9 +217,7 @@ def test_other_features_are_not_denoised_and_unknown_weights_are_refused():
 
 def test_the_answer_depends_on_the_seed_alone():
     measurement = noisy(0.1)
-    one, two, other = (
-        represent.represent(measurement, PLANE, Wanted(n_points=20, rng=seed, effort=SHORT)) for seed in (3, 3, 4)
-    )
+    one, two, other = (represent.represent(measurement, PLANE, Wanted(n_points=20, rng=seed, effort=SHORT)) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one[0], two[0])
     np.testing.assert_array_equal(one[1], two[1])
     assert not np.array_equal(one[0], other[0])
@@ -243,9 +239,7 @@ HOSTILE: dict[str, tuple[Domain, Array, float, int, int]] = {  # domain, rows, n
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "view"), list(zip(HOSTILE, cycle(["probability", "signed", "uniform"]), strict=False))
-)
+@pytest.mark.parametrize(("name", "view"), list(zip(HOSTILE, cycle(["probability", "signed", "uniform"]), strict=False)))
 @pytest.mark.slow(but="one integer, huge noise-uniform")
 def test_hostile_measurements_give_finite_weights_on_points_of_the_domain(name: str, view: str):
     """No warning, no NaN but for missing cells, and the progress of every stage ends at one."""

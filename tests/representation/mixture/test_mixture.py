@@ -102,9 +102,7 @@ def test_draws_stay_in_the_domain_and_encode_to_themselves(column: Column):
 def sketched(search: MixtureFit, n_points: int = 120) -> tuple[Array, Array]:
     """The starting points and weights of the search."""
     vector = np.concatenate([search.target.real, search.target.imag]) / np.sqrt(len(search.target))
-    points, weights = reduced_set(
-        search.features, vector.astype(float), PLANE, Wanted(n_points=n_points), enough=search.noise
-    )
+    points, weights = reduced_set(search.features, vector.astype(float), PLANE, Wanted(n_points=n_points), enough=search.noise)
     return points[weights > 0], weights[weights > 0]
 
 
@@ -259,9 +257,7 @@ def test_draws_depend_on_their_seed_alone_and_report_their_progress():
     search, _ = planted(0.05, pairs=30)
     search.effort = Effort(0.2)
     start, shares = start_for(search), []
-    one, two, other = (
-        draw_posterior(search, start, np.random.default_rng(seed), progress=shares.append) for seed in (0, 0, 1)
-    )
+    one, two, other = (draw_posterior(search, start, np.random.default_rng(seed), progress=shares.append) for seed in (0, 0, 1))
     assert one is not None and two is not None and other is not None
     np.testing.assert_array_equal(one.phasors, two.phasors)
     np.testing.assert_array_equal(one.pooled.parameters, two.pooled.parameters)

@@ -49,9 +49,7 @@ def chosen_margins(domain: Domain, chosen: tuple[Pair, ...]) -> ChosenMargins:
     base = margin_kernel(domain)
     counts = [len(domain), len(chosen), sum(map(bool, base.fine))]
     parts = np.array([30, 50, 10]) * (np.array(counts) > 0)
-    squares: Any = tuple(
-        (float(part / parts.sum() / n),) * n if part else () for part, n in zip(parts, counts, strict=True)
-    )
+    squares: Any = tuple((float(part / parts.sum() / n),) * n if part else () for part, n in zip(parts, counts, strict=True))
     shares: Any = tuple(map(sum, squares))
     return ChosenMargins(base.edges, base.atoms, base.missing, shares, base.fine, chosen, squares)
 

@@ -76,8 +76,7 @@ def test_a_value_without_a_table_of_its_own_is_drawn_from_the_column():
 def misfit(cells: Array, estimates: TableEstimates, unmeasured: float = 0.1) -> float:
     """Σ weight · (difference)² over all cells of all pairs."""
     return sum(
-        (1.0 if pair in estimates.measured else unmeasured)
-        * float(((counts / len(cells) - estimates.pairs[pair]) ** 2).sum())
+        (1.0 if pair in estimates.measured else unmeasured) * float(((counts / len(cells) - estimates.pairs[pair]) ** 2).sum())
         for pair, counts in counted(cells, estimates).items()
     )
 

@@ -98,9 +98,7 @@ def test_the_answer_depends_on_the_seed_alone_and_the_progress_ends():
     def report(what: str, share: float) -> None:
         reports.append((what, share))
 
-    one, two, other = (
-        represent(measurement, PEOPLE, Wanted(n_points=60, rng=seed, effort=SMALL), report)[0] for seed in (1, 1, 2)
-    )
+    one, two, other = (represent(measurement, PEOPLE, Wanted(n_points=60, rng=seed, effort=SMALL), report)[0] for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
     steps, shares = zip(*reports[: len(reports) // 3], strict=True)

@@ -12,20 +12,7 @@ from every import every
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from representation_cases import measured
-from ruled_tables import (
-    CHILDREN,
-    HOSPITAL,
-    HOURS,
-    NEVER,
-    ORDER,
-    PLACES,
-    RULES,
-    STAY,
-    WAGE,
-    hospital,
-    share_broken,
-    with_rules,
-)
+from ruled_tables import CHILDREN, HOSPITAL, HOURS, NEVER, ORDER, PLACES, RULES, STAY, WAGE, hospital, share_broken, with_rules
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
@@ -291,7 +278,5 @@ def test_no_row_breaks_a_rule_whatever_the_rules(case: tuple[Domain, int]):
     domain, seed = case
     rows = domain.draw(300, seed)
     features = MarginFeatures(adaptive_kernel(domain))
-    found, _ = represent(
-        measured(features, rows, noise_scale=0.01), domain, Wanted(n_points=200, effort=Effort(0.02), rng=seed)
-    )
+    found, _ = represent(measured(features, rows, noise_scale=0.01), domain, Wanted(n_points=200, effort=Effort(0.02), rng=seed))
     assert not rules_of(domain).broken(found).any()

@@ -12,9 +12,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, spanning_tree
 
 SIZES = (2, 3, 4, 2, 3)
-EVERY_TREE = every(
-    "pairs", [[(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (0, 2), (0, 3), (0, 4)], [(0, 3), (1, 3), (2, 4), (1, 4)]]
-)
+EVERY_TREE = every("pairs", [[(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (0, 2), (0, 3), (0, 4)], [(0, 3), (1, 3), (2, 4), (1, 4)]])
 
 
 def spans(pairs: tuple[Pair, ...], n_columns: int) -> bool:

@@ -66,9 +66,7 @@ def test_numbers_that_repeat_one_another_are_no_error():
     found = within_cells.with_related_values(shuffled(x, ranges, rng), ranges, ranges, rng)
     assert np.corrcoef(found.T).min() > 0.95
     constant = np.column_stack([x[:, 0], np.full(200, 0.5)])
-    assert np.isfinite(
-        within_cells.with_related_values(constant, np.zeros((200, 2), int), np.zeros((200, 2), int), rng)
-    ).all()
+    assert np.isfinite(within_cells.with_related_values(constant, np.zeros((200, 2), int), np.zeros((200, 2), int), rng)).all()
 
 
 def test_rows_in_cells_relate_numbers_and_stay_in_their_cells():
@@ -110,10 +108,7 @@ def test_fine_shares_that_are_known_well_are_followed():
     """The top of a bump that ranges do not show."""
     bump = NORMAL + np.where(np.abs(ENDS[:-1] - 1.45) < 0.3, 0.02, 0.0)
     bump /= bump.sum()
-    found = [
-        within_cells.smooth_shares(ENDS, np.ones(80), CELL, np.bincount(CELL, bump), bump, noise)
-        for noise in (1e-4, 10.0)
-    ]
+    found = [within_cells.smooth_shares(ENDS, np.ones(80), CELL, np.bincount(CELL, bump), bump, noise) for noise in (1e-4, 10.0)]
     known, unknown = (np.abs(shares - bump).sum() for shares in found)
     assert known < 0.7 * unknown
 

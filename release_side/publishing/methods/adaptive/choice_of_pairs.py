@@ -39,9 +39,7 @@ class Distances:
     by_chance: Array
 
     @classmethod
-    def of_scores(
-        cls, scores: Array, noise: float, *, largest: Array, by_chance: Array, of_guesses: Array
-    ) -> Distances:
+    def of_scores(cls, scores: Array, noise: float, *, largest: Array, by_chance: Array, of_guesses: Array) -> Distances:
         """The posterior given noisy scores (P,).
 
         noise        standard deviation of the scores' noise.

@@ -126,9 +126,7 @@ def _most_numbers(
     named, left   cells of the pairs that a workload names, and of the others.
     """
     alone, columns = kernel.n_cells - sum(named) - sum(left), len(kernel.edges)
-    of_sets = (
-        [0, sharing.SETS_SCORED, sharing.cells_of_sets(kernel, shares.allowances()[-1], size)] if shares.sets else []
-    )
+    of_sets = [0, sharing.SETS_SCORED, sharing.cells_of_sets(kernel, shares.allowances()[-1], size)] if shares.sets else []
     if shares.are_all_measured:
         return [alone, sum(named) + sum(left), *of_sets]
     small = sorted(cells for cells in left if cells <= sharing.most_of_a_pair(kernel))

@@ -35,12 +35,7 @@ from release_side.door.door import Door
 from release_side.door.mechanism import Noise, RehearsalNoise
 from release_side.door.private_tables import TableRounds
 from release_side.publishing.methods.adaptive import shares_of_rounds as sharing
-from release_side.publishing.methods.adaptive.choice_of_pairs import (
-    MOST_DISTANCE,
-    Distances,
-    Prospect,
-    largest_distance,
-)
+from release_side.publishing.methods.adaptive.choice_of_pairs import MOST_DISTANCE, Distances, Prospect, largest_distance
 
 _COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs are drawn, the strongest ones count
 _CHEAP = 0.1  # share of the last round for tables that are measured because they are small
@@ -316,8 +311,7 @@ class Rounds:
         square = again * self.shares.squares(self.door.made) / max(sum(self.first[t] for t in repeated), _TINY)
         squares_of_pairs = [(1 - again) * own for own in self._squares_of_pairs(pairs)]
         self._measure(
-            [*repeated, *self.of_kind["pairs"][pairs].tolist()],
-            [*(square * self.first[t] for t in repeated), *squares_of_pairs],
+            [*repeated, *self.of_kind["pairs"][pairs].tolist()], [*(square * self.first[t] for t in repeated), *squares_of_pairs]
         )
 
     def _repeated(self) -> list[int]:
@@ -427,9 +421,7 @@ class Rounds:
         pairs, by_rows = self._pairs(), self.scores or self.choices or self.drawn
         named = range(self.n_pairs) if self.shares.are_all_measured else self._named_pairs()
         beforehand = tuple(pairs[p] for p in named) if by_rows else ()
-        return replace(
-            measured, scores=tuple(self.scores), choices=tuple(self.choices), beforehand=beforehand, drawn=self.drawn
-        )
+        return replace(measured, scores=tuple(self.scores), choices=tuple(self.choices), beforehand=beforehand, drawn=self.drawn)
 
 
 def _together(first: float, cells: Array, second: float, others: Array) -> tuple[float, Array]:

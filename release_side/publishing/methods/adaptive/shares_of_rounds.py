@@ -130,10 +130,7 @@ class Shares:
     def allowances(self) -> list[float]:
         """How far a row may move each round, in steps of the grid: tables move by √2 of their norm."""
         asked = (*self.asked, *[0.0] * len(self.parts))
-        squares = [
-            part / self.of_tables if r in self.scores else self.squares(r) + asked[r]
-            for r, part in enumerate(self.parts)
-        ]
+        squares = [part / self.of_tables if r in self.scores else self.squares(r) + asked[r] for r, part in enumerate(self.parts)]
         return [math.sqrt(2 * square) * GRID for square in squares]
 
 
@@ -186,9 +183,7 @@ def candidate_sets(kernel: MarginsKernel, of_targets: Sequence[int] = ()) -> tup
             ((*own, j), cells * kernel.sizes[j])
             for own, cells in larger
             for j in few
-            if j not in own
-            and (j > own[-1] or (of_targets and len(own) == 1))
-            and cells * kernel.sizes[j] <= _MOST_IN_SET
+            if j not in own and (j > own[-1] or (of_targets and len(own) == 1)) and cells * kernel.sizes[j] <= _MOST_IN_SET
         ]
         sets |= {tuple(sorted(own)): None for own, _ in sorted(larger, key=lambda one: one[1]) if len(own) > 2}
     return tuple(sets)[:_MOST_SETS]
@@ -360,10 +355,7 @@ def _is_of_declared_ranges(t: int, kernel: MarginsKernel, domain: Domain) -> boo
 
 def _limited(finer: list[float], total: float, kernel: MarginsKernel, domain: Domain) -> list[float]:
     """The worth of finer tables, at most a fixed part of the round for those of numbers that are finer than declared."""
-    kept = [
-        isinstance(domain.columns[j], Tree) or _is_of_declared_ranges(t, kernel, domain)
-        for t, j in enumerate(kernel.finer)
-    ]
+    kept = [isinstance(domain.columns[j], Tree) or _is_of_declared_ranges(t, kernel, domain) for t, j in enumerate(kernel.finer)]
     limited = sum(own for stays, own in zip(kept, finer, strict=True) if not stays)
     scale = min(1.0, _MOST_FINER / (1 - _MOST_FINER) * (total - limited) / max(limited, _TINY))
     return [own if stays else scale * own for stays, own in zip(kept, finer, strict=True)]
