@@ -121,7 +121,6 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
 
     inverse = [replace(curve, q=float(q)) for q in orders]
     found = [one.at(one.q) for one in inverse]
-    influences = np.column_stack([population.influence(_at_most(x, value)) for value in found])
     own = errors_at(found)
     if own.max() > _WIDE:  # a heap may be here: where the cell that holds it ends, the function is known again
         errors_at([curve.at(share) for share in np.linspace(0, 1, _GRID)[1:-1]])
@@ -133,14 +132,15 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
         if (wider <= _AS_WIDE * errors).all():
             break
         errors = wider
-    values = np.array(sorted(known))
+    values = np.array(sorted(value for value in known if value < support[-1]))  # no row may be beyond, and some of the population
     also = values, curve.known(values), np.array([known[value] for value in values])
     inverse = [replace(one, also=also) for one in inverse]
     answers = []
     for k, one in enumerate(inverse):
         by = replace(one, standard_error=float(errors[k]))
         text = population.text(f"quantile({shown(column)}, {one.q:g})")
-        value, influence = by.at(by.q), -by.slope * influences[:, k]
+        widest = next((at for at in known if known[at] == errors[k]), found[k])
+        value, influence = by.at(by.q), -by.slope * population.influence(_at_most(x, widest))
         answers.append(Statistic(value, influence, question=text, interval_by=by))
     return answers
 
