@@ -112,7 +112,11 @@ def cells_of_all_pairs(kernel: Margins) -> list[int]:
 
 
 class MeasuredTable(NamedTuple):
-    """Noisy shares (a, b, …) of cells of some columns, and the variances of their noise; whether they are sums of finer ones."""
+    """Noisy shares (a, b, …) of cells of some columns, and the variances of their noise; whether they are sums of finer ones.
+
+    >>> next(counted.measurement.tables())._fields
+    ('columns', 'shares', 'variances', 'finer')
+    """
 
     columns: tuple[int, ...]
     shares: Array

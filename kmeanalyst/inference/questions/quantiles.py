@@ -68,9 +68,9 @@ def quantile(
              a quantile propagates its error to first order.
 
     >>> release.quantile("age", [0.25, 0.5, 0.75])
-    quantile(age, 0.25): 28.00 ± 0.77 (95 %: 26.00 to 29.00; privacy 0.34, sampling 0.24, resolution 0.65) [1 note]
+    quantile(age, 0.25): 28.00 ± 0.77 (95 %: 26.00 to 29.00; privacy 0.29, sampling 0.22, resolution 0.68) [1 note]
     quantile(age, 0.5): 37.0 ± 1.0 (95 %: 35.0 to 39.0; privacy 0.4, sampling 0.3, resolution 0.9) [1 note]
-    quantile(age, 0.75): 47.0 ± 1.0 (95 %: 45.0 to 49.0; privacy 0.5, sampling 0.4, resolution 0.8) [1 note]
+    quantile(age, 0.75): 47.0 ± 1.3 (95 %: 45.0 to 50.0; privacy 0.5, sampling 0.3, resolution 1.1) [1 note]
     """
     refused = (
         f'quantiles are of probabilities, got view="{view}": under signed weights the distribution function falls as well as '
