@@ -13,12 +13,12 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_543,
-    "kmeanalyst/inference": 13_228,
+    "kmeanalyst/inference": 13_231,
     "kmeanalyst/kernels": 3_215,
     "kmeanalyst/learning": 2_855,
     "kmeanalyst/plots": 771,
     "kmeanalyst/release": 434,
-    "kmeanalyst/releases": 10_856,
+    "kmeanalyst/releases": 10_860,
     "kmeanalyst/report": 1_273,
     "kmeanalyst/representation": 4_727,
     "kmeanalyst/sources": 1_344,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_145,
     "release_side/publishing": 3_110,
     "release_side/quality": 1_442,
-    "tests": 49_000,
+    "tests": 48_400,
 }
 
 

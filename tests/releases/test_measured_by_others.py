@@ -181,8 +181,10 @@ def test_a_pair_in_no_table_may_be_as_related_as_the_strongest_usual_ones() -> N
     """Even columns with a correlation of .65 have P(both) = .41 or .09: of strong usual pairs an interval would end at .36."""
     domain = Domain((Boolean(name="a"), Boolean(name="b")))
     tables = {name: NoisyTable([2000.0, 2000.0], scale=2.0) for name in ("a", "b")}
-    both = ka.from_measurements(domain, tables, n_rows=4000).probability("a and b")
+    release = ka.from_measurements(domain, tables, n_rows=4000, statement="us")
+    both = release.probability("a and b")
     assert both.interval(0.95)[1] >= 0.41 and both.interval(0.95)[0] <= 0.09
+    assert "it is in none of the tables" in ka.associations(release).note.iloc[0]
 
 
 def test_a_number_of_rows_that_is_not_known_has_its_error_in_every_cell() -> None:

@@ -181,8 +181,9 @@ class _Pairs:
         if measurement is None or a not in names or b not in names:
             return found
         if not measurement.counted_together(names.index(a), names.index(b)):
-            note = "this pair was not counted: its score did not outweigh its table's noise"
-            return replace(found, pvalue=1.0, note=note)
+            of_others = self.release.statement is not None and self.release.statement.declared_by
+            why = "it is in none of the tables" if of_others else "its score did not outweigh its table's noise"
+            return replace(found, pvalue=1.0, note=f"this pair was not counted: {why}")
         strata = strata_of(self.release, a, b)
         if strata is None or min(strata.tables.shape[1:]) < 2:
             return found

@@ -118,9 +118,10 @@ def measured_strata(release: ReleaseData, a: str, b: str, given: str | None) -> 
     strata = strata_of(release, a, b, given)
     together = " × ".join(map(words.written, columns))
     if strata is None:
+        of_others = release.statement is not None and release.statement.declared_by
+        what_helps = _HELP_OTHERS if of_others else _HELP_THREE if given else _HELP_TWO
         raise ValueError(
-            f"{together} was not counted together in this release, so that independence cannot be tested by its table. "
-            + (_HELP_THREE if given else _HELP_TWO)
+            f"{together} was not counted together in this release, so that independence cannot be tested by its table. {what_helps}"
         )
     if not len(strata.tables):
         raise ValueError(
@@ -130,6 +131,7 @@ def measured_strata(release: ReleaseData, a: str, b: str, given: str | None) -> 
     return strata
 
 
+_HELP_OTHERS = "Ask whoever published the tables for one of these columns together."
 _HELP_TWO = (
     "Publish with --workload naming the pair, with one of the two as --target, or with --kernel margins, which counts all "
     "pairs; of smooth features independence_test gives an answer."
