@@ -184,7 +184,7 @@ def test_a_pair_in_no_table_may_be_as_related_as_the_strongest_usual_ones() -> N
     release = ka.from_measurements(domain, tables, n_rows=4000, statement="us")
     both = release.probability("a and b")
     assert both.interval(0.95)[1] >= 0.41 and both.interval(0.95)[0] <= 0.09
-    assert "it is in none of the tables" in ka.associations(release).note.iloc[0]
+    assert "it is in none of the tables" in ka.associations(release)[0].note
 
 
 def test_a_number_of_rows_that_is_not_known_has_its_error_in_every_cell() -> None:
