@@ -25,6 +25,7 @@ from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse, words
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.rules.compiled import asked_of
+from kmeanalyst.releases.rules.rule import DERIVE
 
 _NEAR = 0.02  # of a column's range: a smooth measurement does not distinguish values that are nearer
 AT_EDGES = 0.1  # of a range's mass may be at its first value beyond an even share: .13 to .03 in real tables
@@ -313,6 +314,9 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
     if len(places) > 2 and not any({*places} <= {*each} for each in features.kernel.counted):
         how = "A release with one of them as --target looks for sets of columns with it first"
         return f"{together} was not counted together. {how}"
+    for rule in release.domain.rules:
+        if rule.kind == DERIVE and {*parse(rule.text).columns} == {*columns}:
+            return f"values within ranges were not distinguished. {words.written(rule.columns[0])} = {rule.text} was measured: ask it"
     if numbers:
         how = ", or a table with a column of what compares them" if len(numbers) == 2 else ""
         which, edges = " and ".join(numbers), f"A domain with edges where the question changes{how} does"

@@ -249,8 +249,9 @@ def test_a_day_may_have_the_mass_of_its_range_and_the_first_of_a_range_a_heap():
     ["new - old > 1000", "new - old < -200", "abs(new - old) > 300", "new - old - 5 > 3", "new > old > 5", "new > 5", "new - old"],
 )
 def test_a_question_that_the_derived_column_does_not_answer_is_asked_as_it_is(rises, question):
-    """Beyond its bounds cells are clamped; a chain, a sum and a number are no comparison of the difference."""
+    """Beyond its bounds cells are clamped; a chain, a sum and a number are no comparison of the difference. A note names it."""
     assert "rise" not in asked_of(rises, question).columns
+    assert question != "new - old" or "rise = new - old was measured: ask it" in str(rises.mean(question))
 
 
 def test_a_derived_column_with_other_steps_or_without_missing_cells_answers_for_no_other():
