@@ -316,7 +316,9 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
         return f"{together} was not counted together. {how}"
     for rule in release.domain.rules:
         if rule.kind == DERIVE and {*parse(rule.text).columns} == {*columns}:
-            return f"values within ranges were not distinguished. {words.written(rule.columns[0])} = {rule.text} was measured: ask it"
+            return (
+                f"values within ranges were not distinguished. {words.written(rule.columns[0])} = {rule.text} was measured: ask it"
+            )
     if numbers:
         how = ", or a table with a column of what compares them" if len(numbers) == 2 else ""
         which, edges = " and ".join(numbers), f"A domain with edges where the question changes{how} does"
