@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_543,
-    "kmeanalyst/inference": 13_235,
+    "kmeanalyst/inference": 13_237,
     "kmeanalyst/kernels": 3_215,
     "kmeanalyst/learning": 2_855,
     "kmeanalyst/plots": 771,
