@@ -319,8 +319,8 @@ class RandomVariable(VariableOperators, Printed):
         """The quantile of order q; of several releases in the probability view. See `Release.quantile`.
 
         >>> (release["age"] * 2).quantile([0.25, 0.75])
-        quantile(age * 2, 0.25): 56.0 ± 1.5 (95 %: 52.0 to 58.0; privacy 0.7, sampling 0.5, resolution 1.3) [1 note]
-        quantile(age * 2, 0.75): 94.0 ± 2.0 (95 %: 90.0 to 98.0; privacy 0.9, sampling 0.7, resolution 1.7) [1 note]
+        quantile(age * 2, 0.25): 56.0 ± 1.5 (95 %: 52.0 to 58.0; privacy 0.6, sampling 0.4, resolution 1.4) [1 note]
+        quantile(age * 2, 0.75): 94.0 ± 2.6 (95 %: 90.0 to 100.0; privacy 1.0, sampling 0.7, resolution 2.3) [1 note]
         """
         if self.view == "signed":
             raise ValueError(
