@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations, groupby, islice, pairwise
+from itertools import chain, combinations, groupby, islice, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,8 +47,10 @@ class Margins(Cells, UnitDiagonal):
     ((3, 3), 2, 6)
     >>> kernel.n_pairs, kernel.pairs, kernel.counted, kernel.squared_heights
     (1, ((0, 1),), (), ((0.5, 0.5), (), ()))
-    >>> kernel.finer, kernel.fine_sizes, kernel.finer_tables, kernel.columns, kernel.named((1,)), kernel.coarser(1)
-    ((), (), (), (0, 1), (1,), array([0, 1, 2]))
+    >>> kernel.finer, kernel.fine_sizes, kernel.finer_tables, kernel.finer_sets, kernel.columns, kernel.named((1,))
+    ((), (), (), (), (0, 1), (1,))
+    >>> kernel.coarser(1), kernel.is_within(1)
+    (array([0, 1, 2]), True)
     """
 
     shares: tuple[float, float, float]
@@ -104,7 +106,9 @@ class Margins(Cells, UnitDiagonal):
 
     @property
     def n_cells(self) -> int:
-        cells = (sum(self.sizes), self._cells_of_pairs(), sum(self.fine_sizes))
+        sizes = (*self.sizes, *self.fine_sizes)
+        finely = sum(math.prod(sizes[j] for j in own) for own in self.finer_sets)
+        cells = (sum(self.sizes), self._cells_of_pairs(), finely)
         return sum(n for n, share in zip(cells, self.shares, strict=True) if share)
 
     def _cells_of_pairs(self) -> int:
@@ -115,7 +119,7 @@ class Margins(Cells, UnitDiagonal):
         return sum(n for n, share in zip(self._counts(), self.shares, strict=True) if share)
 
     def _counts(self) -> tuple[int, ...]:
-        return len(self.edges), self.n_pairs, len(self.finer)
+        return len(self.edges), self.n_pairs, len(self.finer_sets)
 
     @property
     def n_pairs(self) -> int:
@@ -143,6 +147,11 @@ class Margins(Cells, UnitDiagonal):
         return tuple(j for j, _ in self.finer_tables)
 
     @property
+    def finer_sets(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of each table of the third share: of one finer table; of chosen ones also those that are crossed."""
+        return tuple((len(self.edges) + i,) for i in range(len(self.finer)))
+
+    @cached_property
     def columns(self) -> tuple[int, ...]:
         """Of each number in a table's set its column: the finer tables' are after the d columns'."""
         return (*range(len(self.edges)), *self.finer)
@@ -150,6 +159,11 @@ class Margins(Cells, UnitDiagonal):
     def named(self, table: Sequence[int]) -> tuple[int, ...]:
         """The columns of a table, in its order."""
         return tuple(self.columns[j] for j in table)
+
+    def is_within(self, number: int) -> bool:
+        """Whether the cells of a number in a table's set lie within the column's own: all edges of these are among theirs."""
+        j, d = self.columns[number], len(self.edges)
+        return number < d or {*self.edges[j]} <= {*self.finer_tables[number - d][1]}
 
     def coarser(self, number: int) -> Array:
         """(cells,) the column's own cell that holds each cell of a number in a table's set."""
@@ -248,6 +262,8 @@ class ChosenMargins(Margins):
             raise ValueError(
                 "chosen and crossed must be different sets i < j < … of columns, those of fewest columns first. Order them so."
             )
+        if not all(map(self.is_within, {*chain(*self.crossed)})):
+            raise ValueError("a finer table that is crossed must have all edges of its column. Add those that are left out.")
         if self.n_cells > _MOST_IN_CHOSEN:
             raise ValueError(f"margins of chosen sets have at most {_MOST_IN_CHOSEN} cells, got {self.n_cells}.")
         self._check_squares()
@@ -282,13 +298,9 @@ class ChosenMargins(Margins):
         found = dict.fromkeys((*self.chosen, *map(self.named, self.crossed)))
         return tuple(sorted(found, key=len))
 
-    def _counts(self) -> tuple[int, ...]:
-        return len(self.edges), len(self.chosen), len(self.finer) + len(self.crossed)
-
     @property
-    def n_cells(self) -> int:
-        sizes = (*self.sizes, *self.fine_sizes)
-        return super().n_cells + sum(math.prod(sizes[j] for j in each) for each in self.crossed)
+    def finer_sets(self) -> tuple[tuple[int, ...], ...]:
+        return (*super().finer_sets, *self.crossed)
 
     def _cells_of_pairs(self) -> int:
         return sum(math.prod(self.sizes[j] for j in each) for each in self.chosen)
@@ -298,8 +310,7 @@ class ChosenMargins(Margins):
         return written if self.crossed else {key: value for key, value in written.items() if key != "crossed"}
 
     def _block(self, x: Array, y: Array) -> Array:
-        d = len(self.edges)
-        kinds = [(j,) for j in range(d)], self.chosen, (*((j,) for j in range(d, x.shape[1])), *self.crossed)
+        kinds = [(j,) for j in range(len(self.edges))], self.chosen, self.finer_sets
         K = np.zeros((len(x), len(y)))
         for tables, squares in zip(kinds, self.squares, strict=True):
             for table, square in zip(tables, squares, strict=False):  # none of a share of 0
@@ -440,10 +451,7 @@ class Group:
 
 
 def _groups(kernel: Margins) -> list[Group]:
-    d = len(kernel.edges)
-    crossed = kernel.crossed if isinstance(kernel, ChosenMargins) else ()
-    finer = ((d + i,) for i in range(len(kernel.finer)))
-    kinds: tuple[Sequence[tuple[int, ...]], ...] = [(j,) for j in range(d)], kernel.pairs, [*finer, *crossed]
+    kinds: tuple[Sequence[tuple[int, ...]], ...] = [(j,) for j in range(len(kernel.edges))], kernel.pairs, kernel.finer_sets
     sizes = (*kernel.sizes, *kernel.fine_sizes)
     groups: list[Group] = []
     for kind, squares, tables in zip(KINDS, kernel.squared_heights, kinds, strict=True):

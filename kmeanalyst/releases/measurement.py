@@ -112,16 +112,15 @@ def cells_of_all_pairs(kernel: Margins) -> list[int]:
 
 
 class MeasuredTable(NamedTuple):
-    """Noisy shares (a, b, …) of cells of some columns, and the variances of their noise; whether they are sums of finer ones.
+    """Noisy shares (a, b, …) of cells of some columns, and the variances of their noise.
 
     >>> next(counted.measurement.tables())._fields
-    ('columns', 'shares', 'variances', 'finer')
+    ('columns', 'shares', 'variances')
     """
 
     columns: tuple[int, ...]
     shares: Array
     variances: Array
-    finer: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -238,24 +237,26 @@ class Measurement:
         return self.with_even_noise(self.feature_map.compact(rows))
 
     def tables(self) -> Iterator[MeasuredTable]:
-        """The measured tables of margins, sums of finer cells in their columns' own cells.
+        """The measured tables of margins but finer ones of one column; sums of crossed finer cells in their columns' own.
 
-        >>> columns, shares, variances, finer = next(counted.measurement.tables())
-        >>> columns, shares.shape == variances.shape, finer
-        ((0,), True, False)
+        >>> columns, shares, variances = next(counted.measurement.tables())
+        >>> columns, shares.shape == variances.shape
+        ((0,), True)
         """
         features = self.feature_map
         assert isinstance(features, MarginFeatures)
         kernel, d = features.kernel, len(features.kernel.edges)
         for group in features.groups:
             for table, square, own in zip(group.tables, group.squares, group.ranges, strict=True):
+                if len(table) == 1 and table[0] >= d:
+                    continue
                 both = [v[slice(*own)] / scale for v, scale in ((self.vector, math.sqrt(square)), (self.variances, square))]
                 both = [each.reshape([group.sizes[t] for t in table]) for each in both]
                 for axis, (t, j) in enumerate(zip(table, columns := kernel.named(table), strict=True)):
                     if t >= d:
                         finer = kernel.finer_tables[t - d][1]
                         both = [summed_in(each, axis, finer, kernel.edges[j]) for each in both]
-                yield MeasuredTable(columns, both[0], both[1], group.kind == "finer")
+                yield MeasuredTable(columns, both[0], both[1])
 
     @property
     def sensitivity(self) -> float:

@@ -64,7 +64,7 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
         total = 1.0 if wanted.bound is None else min(1.0, wanted.bound)
         points = domain.encode(domain.decode(points, float32=wanted.float32))
         kept = without_broken(points, domain, rng)
-        crossed = getattr(features.kernel, "crossed", ())
+        crossed = any(len(own) > 1 for own in features.kernel.finer_sets)
         return kept, total * raked_weights(kept, measurement) if crossed else np.full(M, total / M)
     if domain.rules:
         raise ValueError(

@@ -29,14 +29,25 @@ def random_kernel(seed: int) -> ChosenMargins:
     """Of 1 to 5 columns, atoms, missing cells, finer ranges, pairs, larger sets, sets of finer cells and shares of 0."""
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 6))
-    fine = tuple(increasing(rng, int(rng.integers(0, 5))) if rng.random() < 0.5 else () for _ in range(d))
+    edges = tuple(increasing(rng, int(rng.integers(0, 4))) for _ in range(d))
+    fine = tuple(
+        tuple(sorted({*increasing(rng, int(rng.integers(0, 5))), *(own if rng.random() < 0.8 else ())}))
+        if rng.random() < 0.5
+        else ()
+        for own in edges
+    )
     pairs: list[tuple[int, ...]] = [pair for pair in combinations(range(d), 2) if rng.random() < 0.5]
     rng.shuffle(pairs)
     pairs += [each for n in (3, 4) for each in combinations(range(d), n) if rng.random() < 0.4]
     deeper = tuple((j, (*fine[j], 9.0)) for j in range(d) if fine[j] and rng.random() < 0.5)
     column = [*range(d), *(j for j in range(d) if fine[j]), *(j for j, _ in deeper)]
     sets = [own for n in (2, 3) for own in combinations(range(len(column)), n) if max(own) >= d and rng.random() < 0.3]
-    crossed = [tuple(sorted(own, key=lambda t: column[t])) for own in sets if len({column[t] for t in own}) == len(own)]
+    within = {t for t, j in enumerate(column) if t < d or {*edges[j]} <= {*fine[j]}}
+    crossed = [
+        tuple(sorted(own, key=lambda t: column[t]))
+        for own in sets
+        if len({column[t] for t in own}) == len(own) and {*own} <= within
+    ]
     counts = [d, len(pairs), len(column) - d + len(crossed)]
     wanted = [rng.dirichlet(np.ones(n)) * rng.uniform(0.1, 1) if n and rng.random() < 0.8 else [] for n in counts]
     squares = wanted if any(map(len, wanted)) else [np.ones(d), [], []]
@@ -44,7 +55,7 @@ def random_kernel(seed: int) -> ChosenMargins:
     parts: Any = tuple(tuple(float(square) / total for square in each) for each in squares)
     shares: Any = tuple(sum(each) for each in parts)
     return ChosenMargins(
-        edges=tuple(increasing(rng, int(rng.integers(0, 4))) for _ in range(d)),
+        edges=edges,
         atoms=tuple(increasing(rng, int(rng.integers(0, 3))) for _ in range(d)),
         missing=tuple((rng.random(d) < 0.5).tolist()), shares=shares, fine=fine, chosen=tuple(pairs),
         squares=parts, deeper=deeper, crossed=tuple(crossed) if parts[2] else (),
@@ -71,6 +82,10 @@ def test_the_kernel_is_the_inner_product_of_features_that_are_counted_before_any
     np.testing.assert_allclose(np.diag(kernel.gram(X, X)), 1, atol=1e-9)
     assert kernel.mean_product(X, u, Y, v) == pytest.approx(u @ kernel.gram(X, Y) @ v, abs=1e-9)
     assert kernel.n_cells == features.dimension
+    fine_cells, cells = kernel.fine_cells(X), kernel.cells(X)
+    for i, j in enumerate(kernel.finer):
+        agree = kernel.coarser(len(kernel.edges) + i)[fine_cells[:, i]] == cells[:, j]
+        assert agree.all() or not kernel.is_within(len(kernel.edges) + i)
     assert kernel.n_tables == features.width == sum(map(len, kernel.squares))
     np.testing.assert_allclose(features.heights, np.sqrt(np.concatenate(kernel.squares)))
     again = kernel_from_dict(json.loads(json.dumps(kernel.to_dict())))

@@ -178,7 +178,7 @@ def measured_table(measurement: Measurement | None, columns: Sequence[int]) -> t
         return None
     versions = []
     for table in measurement.tables():
-        if set(columns) <= set(table.columns) and not (table.finer and len(table.columns) == 1):
+        if set(columns) <= set(table.columns):
             others = tuple(axis for axis, j in enumerate(table.columns) if j not in columns)
             own = [j for j in table.columns if j in columns]
             summed = table.shares.sum(axis=others).transpose([own.index(j) for j in columns])

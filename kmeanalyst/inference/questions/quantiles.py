@@ -25,7 +25,8 @@ from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _WIDE, _GRID = 0.1, 41  # an error of the distribution function from which it is computed at so many further values
 _ROUNDING = 1e-12  # added to the distribution function, so that 0.1 + 0.2 reaches 0.3
-_WIDENINGS, _AS_WIDE, _Z = (4, 1.05, 1.96)  # rounds of looking up the error where the interval ends, until it is no larger there
+_Z = 1.96
+_WIDENINGS, _AS_WIDE = 4, 1.05  # rounds of looking up the error where the interval ends, until it is no larger there
 
 
 def cdf(
@@ -121,10 +122,10 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
 
     inverse = [replace(curve, q=float(q)) for q in orders]
     found = [one.at(one.q) for one in inverse]
-    own = errors_at(found)
+    own, below = errors_at([*found, *map(curve.before, found)]).reshape(2, -1)
     if own.max() > _WIDE:  # a heap may be here: where the cell that holds it ends, the function is known again
         errors_at([curve.at(share) for share in np.linspace(0, 1, _GRID)[1:-1]])
-    errors = np.maximum(own, errors_at([curve.before(value) for value in found]))
+    errors = np.maximum(own, below)
     for _ in range(_WIDENINGS):
         ends = [replace(one, standard_error=float(e)).interval(_Z) for one, e in zip(inverse, errors, strict=True)]
         beyond = [curve.before(low) for low, _ in ends] + [high for _, high in ends]

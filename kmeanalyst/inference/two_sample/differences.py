@@ -376,6 +376,7 @@ class _Tables(_Side):
         assert isinstance(self.side.feature_map, MarginFeatures)
         self.groups, kernel = self.side.feature_map.groups, self.side.feature_map.kernel
         at_cells, self.columns = functions.at_cells(kernel), kernel.columns
+        self.within = {t for t in range(len(kernel.columns)) if kernel.is_within(t)}
         self.sizes = (*kernel.sizes, *kernel.fine_sizes)
         self.at_cells = [at_cells[j][kernel.coarser(t)] for t, j in enumerate(kernel.columns)]
         self.draws: Draws | None = None
@@ -406,7 +407,8 @@ class _Tables(_Side):
         for group in self.groups:
             for table, own, square in zip(group.tables, group.ranges, group.squares, strict=True):
                 of = {self.columns[t]: t for t in table}
-                if not (held := [i for i, term in enumerate(terms) if {*term.columns} <= of.keys()]):
+                held = [i for i, term in enumerate(terms) if {*term.columns} <= of.keys()]
+                if not held or not {*table} <= self.within:
                     continue
                 which = np.concatenate([np.arange(*ends[i : i + 2]) for i in held])
                 weights = square * np.hstack([self._share_of_cells(of, terms[i]) for i in held])

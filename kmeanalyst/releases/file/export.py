@@ -267,8 +267,6 @@ def export_mbi(release: ReleaseData, path: str | Path) -> dict[str, Any]:
         raise ValueError(f"cannot write measurements to {path}: mbi's are .json or .npz. Name a file with such an ending.")
     kernel, names, arrays, cliques = features.kernel, release.domain.names, [], []
     for table in measurement.tables():
-        if table.finer and len(table.columns) == 1:
-            continue
         deviations = table.variances.ravel() ** 0.5
         own = {"noisy_measurement": measurement.n_rows * table.shares.ravel()}
         if deviations.min() < deviations.max():

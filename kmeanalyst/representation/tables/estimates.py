@@ -56,7 +56,7 @@ class Observed:
             variance = float(np.median(table.variances))
             if len(table.columns) > 1:
                 found._add(table.columns, table.shares, variance)
-            elif not table.finer:
+            else:
                 found.ones.append((table.shares, variance))
         for columns, (shares, variance) in found.sets.items():
             for pair in combinations(columns, 2):
