@@ -43,6 +43,7 @@ own_options = (  # of a sample that is the analyst's own; they go with sample_pa
 columns_option = option("--columns compared", "Compare these columns alone, separated by commas.", metavar="NAMES")
 _SIGN = re.compile("(?<![<>!])=")  # between THEIRS and OURS: not that of <=50K
 seed_option = option("--seed", "Seed of all randomness.", click.IntRange(min=0), 0)
+_REHEARSAL = "kmeanalyst.rehearsal"  # one of the files that a command read is one
 INCOMPLETE = "kmeanalyst.incomplete"  # a command that answered a part of what was asked ends with exit code 1
 Answer = tuple[str | Callable[[], str] | None, Callable[[], dict[str, Any]]]  # the text, and the fields of --json
 
@@ -97,17 +98,17 @@ def on_release(name: str, short: str, *parts: Part, work: str, check: Command | 
                 named_sample, table = choices.pop("sample_path"), choices.pop("from_table")
                 is_release = sample_argument in parts and table is None and named_sample.endswith(".kme")
                 choices["source"] = open_release(named_sample) if is_release else _sample_named(named_sample, table)
-            rehearsal = any(getattr(side, "is_rehearsal", False) for side in (release, choices.get("source")))
             with working(work) as on_progress:
                 about = {"path": release_path, "on_progress": on_progress}
                 text, fields = function(release, **choices, **{k: v for k, v in about.items() if k in named})
-                facts = {"rehearsal": rehearsal} | (fields() if as_json else {})
+                context = click.get_current_context()
+                facts = {"rehearsal": context.meta.get(_REHEARSAL, False)} | (fields() if as_json else {})
                 statement = getattr(release, "statement", None)  # a table has none
                 if statement is not None and statement.declared_by is not None:
                     facts.setdefault("declared", statement.claim)
                 text = text() if callable(text) and not as_json else text
             show(as_json, text, facts)
-            if INCOMPLETE in (context := click.get_current_context()).meta:
+            if INCOMPLETE in context.meta:
                 context.exit(1)
 
         return command(name, short, release_argument, *parts, *reading_options)(run)
@@ -142,9 +143,10 @@ def open_function(path: str) -> ReleasedFunction:
 
 
 def _opened(read: Callable[..., Any], path: str) -> Any:
-    chosen = click.get_current_context().params
-    released = read(path, allow_rehearsal=chosen["allow_rehearsal"], large=chosen["large"])
+    context = click.get_current_context()
+    released = read(path, allow_rehearsal=context.params["allow_rehearsal"], large=context.params["large"])
     if released.is_rehearsal:
+        context.meta[_REHEARSAL] = True
         note(f"{one_line(path)} is a rehearsal and NOT PRIVATE; show it only to those who may see the table")
     return released
 

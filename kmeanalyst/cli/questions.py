@@ -109,7 +109,6 @@ def combine(
     estimates, refused = _expectations(both.expectation, expressions, on_progress, [where])
     return partial(estimate_table, estimates, level), lambda: {
         **assumed, "estimates": [e.to_dict(level) for e in estimates], "check": both.check.to_dict(), **refused,
-        "rehearsal": any(getattr(side, "is_rehearsal", False) for side in (release, *sides)),
     }  # fmt: skip
 
 

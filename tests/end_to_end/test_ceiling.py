@@ -12,13 +12,13 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
-    "kmeanalyst/cli": 1_543,
-    "kmeanalyst/inference": 13_240,
+    "kmeanalyst/cli": 1_544,
+    "kmeanalyst/inference": 13_253,
     "kmeanalyst/kernels": 3_223,
     "kmeanalyst/learning": 2_855,
     "kmeanalyst/plots": 771,
     "kmeanalyst/release": 434,
-    "kmeanalyst/releases": 10_859,
+    "kmeanalyst/releases": 10_894,
     "kmeanalyst/report": 1_273,
     "kmeanalyst/representation": 4_727,
     "kmeanalyst/sources": 1_344,

@@ -231,9 +231,10 @@ def _note_on(population: Population, condition: str) -> str:
         is_condition = asked.check(columns) == "condition"
     except ExpressionError:  # a function's name, or a random variable's text that is not an expression
         return ""
-    for name, _, value in asked.compared:
+    for name, sign, value in asked.compared:
         low, high = getattr(columns[name], "natural_bounds", (-np.inf, np.inf))
-        if isinstance(value, float) and not low <= value <= high:
+        all_or_none = {"<": low, ">=": low, "<=": high, ">": high}.get(sign)
+        if isinstance(value, float) and (value == all_or_none or not low <= value <= high):
             return f"{name} is {low:g} to {high:g} by the domain, so that a comparison with {value:g} leaves nothing open"
     if not is_condition or not any(columns[name].missing for name in asked.columns):
         return ""

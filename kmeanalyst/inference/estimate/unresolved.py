@@ -54,6 +54,10 @@ def unresolved_mass(
     """
     if release.measurement is None:
         return 0.0
+    if (either := asked.parts("or")) != (asked,):
+        return min(sum(unresolved_mass(release, each, frame, weights, probability) for each in either), 1.0)
+    if len(asked.columns) > 1 and (both := asked.parts("and")) != (asked,):
+        return min(unresolved_mass(release, each, frame, weights, probability) for each in both)
     mass = _mass_of_levels(release, asked) / probability + mass_of_equals(release, asked, frame, weights)
     beyond: dict[str, list[tuple[str, float]]] = {}
     for name, sign, value in _compared(release, asked):
@@ -274,17 +278,21 @@ def _mass_near(release: ReleaseData, name: str, value: float, frame: pd.DataFram
 
 
 def _mass_of_levels(release: ReleaseData, asked: Expression) -> float:
-    """The most that levels may add up to by their noisy counts, at 95 % each; 0 for a question that asks for more than levels."""
-    name, texts = asked.asked_of or ("", ())
-    column = _column(release, name)
-    if not isinstance(column, Categorical):
-        return 0.0
-    j, mass = release.domain.position(name), 0.0
-    for text in texts:
-        code = column.parse(text)
-        span = column.span(text) if isinstance(column, Tree) else None if code is None else (int(code), int(code) + 1)
-        mass += _most_counted(release, {j: _around(*span)}) or 0.0 if span else 0.0  # a text may be no level
-    return mass
+    """The most that levels may add up to by their noisy counts, at 95 % for those next to each other; 0 for a question that asks
+    for more than levels, or than all but some.
+    """
+    for each, wanted in ((asked, True), (asked.denied(), False)):
+        name, texts = each.asked_of or ("", ())
+        if isinstance(column := _column(release, name), Categorical):
+            named = np.zeros(len(column.levels), dtype=bool)
+            for text in texts:
+                code = column.parse(text)
+                span = column.span(text) if isinstance(column, Tree) else None if code is None else (int(code), int(code) + 1)
+                named[slice(*(span or (0, 0)))] = True  # a text may be no level
+            runs = np.flatnonzero(np.diff(named == wanted, prepend=False, append=False)).reshape(-1, 2)
+            j = release.domain.position(name)
+            return sum(_most_counted(release, {j: _around(*run)}) or 0.0 for run in runs.tolist())
+    return 0.0
 
 
 def what_would_help(release: ReleaseData, question: str) -> str:

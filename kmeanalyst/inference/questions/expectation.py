@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -147,20 +148,23 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
         return found
     if (asked := unresolved.readable(population.release, question)) is None:
         return found
-    if np.nanmax(np.abs(influence)) > 0:
+    if np.nanmax(np.abs(influence)) > _ROUNDING * abs(found.value):
         singles = _of_single_values(population, asked, float(found.value))
         error = _Z * estimate(population, found).standard_error if singles > 0 else 0.0
         bias = np.hypot(_of_heaps(population, asked), np.sqrt(max(singles**2 - error**2, 0.0)) / _Z)
         return replace(found, influence=np.append(influence, bias)) if bias > _ROUNDING else found
-    parts, frame, weights = unresolved.conditions_joined(asked), population.model.frame, population.weights
-    if len(parts) > 1:
+    parts, denied, what = unresolved.conditions_joined(asked), asked.denied(), "no row of the release has this value: it may have"
+    mass_of = partial(unresolved.unresolved_mass, population.release, frame=population.model.frame, weights=population.weights)
+    if found.value > 1 / 2 and found.possible == (0.0, 1.0):
+        what, mass = "every row of the release meets this: others may have", mass_of(denied, probability=population.probability)
+    elif len(parts) > 1:
         known = unresolved.mass_of_pair(population.release, parts)
         mass = _most_of_all(population, parts) if known is None else min(known / population.probability, 1.0)
     else:
-        mass = unresolved.unresolved_mass(population.release, asked, frame, weights, population.probability)
+        mass = mass_of(denied.denied(), probability=population.probability)
     if mass == 0:
         return found
-    note = f"no row of the release has this value: its probability may be up to {mass:.3g} by what was measured"
+    note = f"{what} a probability of up to {mass:.3g} by what was measured"
     return replace(found, influence=np.append(influence, mass / _Z), notes=(*found.notes, note))
 
 

@@ -114,6 +114,11 @@ def draft_domain(
         further = len(problems) - _MOST_PROBLEMS
         more = f" {further} further columns cannot be drafted either." if further > 0 else ""
         raise DomainError(" ".join(problems[:_MOST_PROBLEMS]) + more)
+    for name, other in draft_notes.copies(sample).items():
+        notes[name].append(
+            f"CHECK copy: it tells the sample's rows apart exactly as {other} does, so that measuring both costs twice. Leave one "
+            f"out (--without {name}), unless questions will name both"
+        )
     return Draft(Domain(tuple(columns)), notes)
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import parse_day, parse_number
@@ -110,6 +111,22 @@ def _identifier(distinct: int, n: int) -> list[str]:
         f"CHECK identifier: {distinct} different values in {n} cells: if it identifies rows, remove the column: "
         "a release is of a population, and an identifier says nothing of it"
     ]
+
+
+def copies(sample: pd.DataFrame) -> dict[str, str]:
+    """Columns → one before that has the same cells in every row, or others that each stand for one of its own.
+
+    >>> copies(pd.DataFrame({"sex": ["F", "M", "M"] * 9, "female": [1, 0, 0] * 9, "age": range(27)}))
+    {'female': 'sex'}
+    """
+    found, first = dict[str, str](), dict[bytes, str]()
+    for column in sample.columns if len(sample) >= _FEWEST_UNIQUE else ():
+        texts, name = sample[column].map(str), str(column)
+        codes, values = pd.factorize(texts)
+        alike = codes.tobytes() if len(values) <= len(texts) / 2 else "\0".join(texts).encode()
+        if len(values) > 1 and (other := first.setdefault(alike, name)) != name:
+            found[name] = other
+    return found
 
 
 def codes_for_missing(numbers: Array, shown: Callable[[float], str]) -> list[str]:

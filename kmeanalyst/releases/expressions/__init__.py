@@ -155,6 +155,16 @@ class Expression:
             return (self.text,)
         return tuple(self.text[part.span.start : part.span.end] for part in self._root.operands)
 
+    def parts(self, word: str) -> tuple[Expression, ...]:
+        """The conditions that `and`, or `or`, joins; of any other expression itself.
+
+        >>> len(parse("age < 3 or age > 60 or rich").parts("or"))
+        3
+        """
+        if not isinstance(self._root, syntax.Logic) or self._root.word != word:
+            return (self,)
+        return tuple(Expression(self.text, _columns_of(part), part) for part in self._root.operands)
+
     @property
     def asked_of(self) -> tuple[str, tuple[str, ...]] | None:
         """The column and the texts of a question that is one comparison with texts, by == or in; None of any other.
@@ -198,8 +208,7 @@ class Expression:
         root = named(self._root, derived) if derived else self._root
         if root is self._root:
             return self
-        columns = dict.fromkeys(part.name for part in syntax.parts_of(root) if isinstance(part, syntax.Name))
-        return Expression(self.text, tuple(columns), root)
+        return Expression(self.text, _columns_of(root), root)
 
     def undefined_at(self, frame: pd.DataFrame) -> Array:
         """Where a cell that it names is missing, or a level that it reads as a number is not one, (n,) bool."""
@@ -238,6 +247,10 @@ class Expression:
         with np.errstate(all="ignore"):
             values = np.asarray(run(frame), dtype=bool if kind == "condition" else np.float64)
         return np.array(np.broadcast_to(values, len(frame)))
+
+
+def _columns_of(node: syntax.Node) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.name for part in syntax.parts_of(node) if isinstance(part, syntax.Name)))
 
 
 def named(node: syntax.Node, columns: Mapping[tuple[str, str], tuple[str, float, float]]) -> syntax.Node:

@@ -76,6 +76,21 @@ def test_a_value_outside_the_bounds_has_no_mass_and_one_among_rows_its_own_error
     assert not any("no row" in note for note in margins.probability("age == 40").notes)
 
 
+@pytest.mark.parametrize("where", [None, "job == 'a'"])
+def test_what_all_rows_meet_has_the_error_of_its_denial(where):
+    """With levels that few rows have and values beyond all rows; 1 ± 0 only by logic or by the domain."""
+    rng = np.random.default_rng(0)
+    rare = rows(300, rng) % [11, 60, 2, 2]  # no dose above 10, no age from 60 on, no job "c"
+    release = measured_release(measured(MarginFeatures(with_sets(margin_kernel(DOMAIN), [])), rare, noise_scale=0.02), DOMAIN, rare)
+    usual = ("age < 85", "job in ['a', 'b']", "job != 'c'", "2 <= age + 2 and age <= 85", "age < 3 or age >= 2 and job != 'c'")
+    for condition in usual:
+        met, denied = (release.probability(text, where=where) for text in (condition, f"not ({condition})"))
+        assert met.value + denied.value == pytest.approx(1) and met.standard_error == pytest.approx(denied.standard_error, rel=1e-3)
+        assert met.standard_error > 0.001
+    for certain in ("age <= 89", "job != 'a' or job != 'b'", "sex in ['f', 'm']"):
+        assert release.probability(certain, where=where).interval() == pytest.approx((1, 1))
+
+
 def test_two_levels_of_a_measured_pair_have_what_the_noise_of_their_cell_leaves(margins):
     assert 0.16 < mass_of_pair(margins, ["sex == 'f'", "job == 'b'"]) < 0.19  # a sixth of the table, and measured well
     assert mass_of_pair(margins, ["sex == 'f'", "age > 3"]) is None

@@ -616,3 +616,16 @@ def test_a_value_that_nearly_all_rows_have_is_an_atom_and_infinite_ones_are_miss
     (tmp_path / "latin.csv").write_bytes("ort\nZürich\n".encode("latin-1"))
     with pytest.raises(DomainError, match=r"is not UTF-8 text: .*Write it as UTF-8, the private table too"):
         public_draft(tmp_path / "latin.csv")
+
+
+def test_a_column_that_tells_rows_apart_as_another_does_is_named():
+    """Copies of numbers and of levels, and codes that stand for these; not what has as many values, and no two identifiers."""
+    rng = np.random.default_rng(4)
+    ages, group = rng.normal(50, 10, 60).round(3), rng.choice(["x", "y", "z"], 60)
+    frame = pd.DataFrame({
+        "age": ages, "group": group, "again": ages, "code": pd.Series(group).map({"x": 7, "y": 2, "z": 4}), "same": group,
+        "other": rng.permutation(group), "cost": rng.normal(50, 10, 60).round(3), "two": group != "x",
+    })  # fmt: skip
+    found = {name: note for name, own in public_draft(frame).notes.items() for note in own if "CHECK copy" in note}
+    assert found.keys() == {"again", "code", "same"}
+    assert "as age does" in found["again"] and "--without code" in found["code"]
