@@ -30,12 +30,8 @@ def random_kernel(seed: int) -> ChosenMargins:
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 6))
     edges = tuple(increasing(rng, int(rng.integers(0, 4))) for _ in range(d))
-    fine = tuple(
-        tuple(sorted({*increasing(rng, int(rng.integers(0, 5))), *(own if rng.random() < 0.8 else ())}))
-        if rng.random() < 0.5
-        else ()
-        for own in edges
-    )
+    finer = [tuple(sorted({*increasing(rng, int(rng.integers(0, 5))), *own[: 9 * (rng.random() < 0.8)]})) for own in edges]
+    fine = tuple(own if rng.random() < 0.5 else () for own in finer)
     pairs: list[tuple[int, ...]] = [pair for pair in combinations(range(d), 2) if rng.random() < 0.5]
     rng.shuffle(pairs)
     pairs += [each for n in (3, 4) for each in combinations(range(d), n) if rng.random() < 0.4]
@@ -43,11 +39,8 @@ def random_kernel(seed: int) -> ChosenMargins:
     column = [*range(d), *(j for j in range(d) if fine[j]), *(j for j, _ in deeper)]
     sets = [own for n in (2, 3) for own in combinations(range(len(column)), n) if max(own) >= d and rng.random() < 0.3]
     within = {t for t, j in enumerate(column) if t < d or {*edges[j]} <= {*fine[j]}}
-    crossed = [
-        tuple(sorted(own, key=lambda t: column[t]))
-        for own in sets
-        if len({column[t] for t in own}) == len(own) and {*own} <= within
-    ]
+    crossed = [own for own in sets if len({column[t] for t in own}) == len(own) and {*own} <= within]
+    crossed = [tuple(sorted(own, key=lambda t: column[t])) for own in crossed]
     counts = [d, len(pairs), len(column) - d + len(crossed)]
     wanted = [rng.dirichlet(np.ones(n)) * rng.uniform(0.1, 1) if n and rng.random() < 0.8 else [] for n in counts]
     squares = wanted if any(map(len, wanted)) else [np.ones(d), [], []]

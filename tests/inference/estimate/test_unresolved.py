@@ -79,8 +79,7 @@ def test_a_value_outside_the_bounds_has_no_mass_and_one_among_rows_its_own_error
 @pytest.mark.parametrize("where", [None, "job == 'a'"])
 def test_what_all_rows_meet_has_the_error_of_its_denial(where):
     """With levels that few rows have and values beyond all rows; 1 ± 0 only by logic or by the domain."""
-    rng = np.random.default_rng(0)
-    rare = rows(300, rng) % [11, 60, 2, 2]  # no dose above 10, no age from 60 on, no job "c"
+    rare = rows(300, np.random.default_rng(0)) % [11, 60, 2, 2]  # no dose above 10, no age from 60 on, no job "c"
     release = measured_release(measured(MarginFeatures(with_sets(margin_kernel(DOMAIN), [])), rare, noise_scale=0.02), DOMAIN, rare)
     usual = ("age < 85", "job in ['a', 'b']", "job != 'c'", "2 <= age + 2 and age <= 85", "age < 3 or age >= 2 and job != 'c'")
     for condition in usual:

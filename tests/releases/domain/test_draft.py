@@ -620,11 +620,10 @@ def test_a_value_that_nearly_all_rows_have_is_an_atom_and_infinite_ones_are_miss
 
 def test_a_column_that_tells_rows_apart_as_another_does_is_named():
     """Copies of numbers and of levels, and codes that stand for these; not what has as many values, and no two identifiers."""
-    rng = np.random.default_rng(4)
-    ages, group = rng.normal(50, 10, 60).round(3), rng.choice(["x", "y", "z"], 60)
+    ages, group = RNG.normal(50, 10, 60).round(3), RNG.choice(["x", "y", "z"], 60)
     frame = pd.DataFrame({
         "age": ages, "group": group, "again": ages, "code": pd.Series(group).map({"x": 7, "y": 2, "z": 4}), "same": group,
-        "other": rng.permutation(group), "cost": rng.normal(50, 10, 60).round(3), "two": group != "x",
+        "other": RNG.permutation(group), "cost": RNG.normal(50, 10, 60).round(3), "two": group != "x",
     })  # fmt: skip
     found = {name: note for name, own in public_draft(frame).notes.items() for note in own if "CHECK copy" in note}
     assert found.keys() == {"again", "code", "same"}
