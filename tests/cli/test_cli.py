@@ -67,7 +67,7 @@ def test_mmd_test_rejects_rows_that_are_thirty_years_older_and_says_so(files):
 
 def test_mmd_test_takes_another_release(files):
     found = answer(call("kmeanalyst", "mmd-test", files.release, files.release, "--json"))
-    assert found["pvalue"] == pytest.approx(1.0)
+    assert found["pvalue"] > 0.98  # one that says nothing, however many tests
     assert found["reject"] is False
 
 

@@ -51,7 +51,7 @@ _LAPLACE_DRAWS = 64  # draws of the variances of Laplace noise; eight times as m
 _FEW_FEATURES = 1000
 HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
 _LEVEL = 0.05
-_LEAST_P = 1e-300  # no p-value is 0
+_LEAST_P, _MOST_P = 1e-300, 0.99  # no p-value is 0, and of few rows many are 1
 _LEAST_NOISE = 1e-12  # variance of the noise of a mean; exact tables have none
 
 
@@ -180,13 +180,16 @@ class Differences:
 
     @property
     def pvalue(self) -> float:
-        """Of all tests: half of the level is for all columns together, and 2⁻ʳ⁻¹ for the sets of r columns."""
+        """Of all tests, by Cauchy's distribution however they depend (Liu & Xie 2020, J. Am. Stat. Assoc. 115, equation 1): all
+        columns together weigh a half, and the sets of r columns 2⁻ʳ⁻¹, where those that were not measured have p = ½.
+        """
         if self.n_columns == 1:
             return max(min([1.0, self.together.pvalue]), _LEAST_P)  # 1 of no function
         measured = Counter(map(len, self.sets))
         counts = {r: math.comb(self.n_columns, r) if self.chosen else n for r, n in measured.items()}
-        tests = [2 ** (len(own) + 1) * counts[len(own)] * each.pvalue for own, each in self.sets.items() if len(each.means)]
-        return max(min([1.0, 2 * self.together.pvalue, *tests]), _LEAST_P)
+        tests = [(1 / 2, self.together), *((0.5 ** (len(own) + 1) / counts[len(own)], each) for own, each in self.sets.items())]
+        weights, pvalues = np.array([(weight, each.pvalue) for weight, each in tests if len(each.means)]).reshape(-1, 2).T
+        return float(np.arctan2(1.0, weights @ (1 / np.tan(math.pi * np.clip(pvalues, _LEAST_P, _MOST_P)))) / math.pi)
 
     def result(self, first: ReleaseData, notes: Sequence[str] = ()) -> TestResult:
         """Distances in it are along the functions of single columns."""
