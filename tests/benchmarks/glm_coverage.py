@@ -43,9 +43,6 @@ LEVELS = np.linspace(0.05, 0.95, 19)
 DELTA = 1e-6
 
 
-# ---------------------------------------------------------------------- the populations
-
-
 @dataclass(frozen=True)
 class Model:
     """A formula, its family and for whom."""
@@ -220,9 +217,6 @@ def has_files(name: str) -> bool:
 
 
 table_of = cache(lambda name: TABLES[name]())
-
-
-# ---------------------------------------------------------------------- the coverage
 
 
 def fitted(release: ka.Release, model: Model) -> Any:

@@ -81,9 +81,6 @@ def private_rows(rows: pd.DataFrame, domain: Domain) -> Any:
     return ka.from_frame(rows.assign(weight=1.0), domain=domain)
 
 
-# ---------------------------------------------------------------------- every model
-
-
 def estimators(only: list[str] | None, task: str | None = None) -> Iterator[tuple[str, Any]]:
     """scikit-learn's classifiers and regressors that stand alone, or those of one task, by name."""
     kinds = {"classification": ["classifier"], "regression": ["regressor"]}.get(task or "", ["classifier", "regressor"])
@@ -166,9 +163,6 @@ def show_losses(lines: list[dict[str, Any]], settings: Sequence[str]) -> None:
         )
 
 
-# ---------------------------------------------------------------------- Adult
-
-
 def adult(epsilons: list[float]) -> Iterator[dict[str, Any]]:
     """A line for each setting: ROC-AUC and average precision of each model on the real test rows, and their means."""
     table = synthesis.adult()
@@ -196,9 +190,6 @@ def adult_scores(estimator: Any, release: Any, table: synthesis.Table, encoding:
         said = model.predict_proba(table.test)[:, 1] if proba else model.decision_function(table.test)
     truth = table.test[table.target] == ">50K"
     return float(roc_auc_score(truth, said)), float(average_precision_score(truth, said))
-
-
-# ---------------------------------------------------------------------- draws
 
 
 def spreads(epsilon: float) -> Iterator[dict[str, Any]]:

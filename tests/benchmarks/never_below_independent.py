@@ -106,9 +106,6 @@ TABLES: dict[str, Callable[[], Table]] = {
 }  # fmt: skip
 
 
-# ---------------------------------------------------------------------- rows without any dependence
-
-
 def independent_rows(table: Table, epsilon: float, n_rows: int, seed: int) -> pd.DataFrame:
     """Rows from one-way tables with the whole budget: normal noise, estimates and even drawing as releases have them."""
     kernel = adaptive_kernel(table.domain)
@@ -126,9 +123,6 @@ def independent_rows(table: Table, epsilon: float, n_rows: int, seed: int) -> pd
     vector = vector + scale * rng.standard_normal(len(vector))
     measurement = measurement_of(features, vector, scale, len(table.rows))
     return table.domain.decode(rows_from_tables(measurement, table.domain, Wanted(n_points=n_rows, rng=rng)))
-
-
-# ---------------------------------------------------------------------- scores
 
 
 def points(table: Table, frame: pd.DataFrame) -> tuple[float, float]:

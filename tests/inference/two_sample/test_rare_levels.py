@@ -106,6 +106,19 @@ def test_beyond_all_draws_the_tail_falls_and_ends_nowhere():
     assert 1e-3 > tails[0] > tails[1] > tails[2] > 0
 
 
+def test_samples_are_drawn_from_every_population_that_the_noise_leaves_open():
+    """Of shares .1 and .3 of a level, each about its own mean; in the test of a flag, of the measured share and the noise."""
+    sources = np.array([[0.9, 0.1], [0.7, 0.3]])
+    draws = Draws.of(np.array([[0.0], [1.0]]), np.array([0.8, 0.2]), 30, 0, sources)
+    for part, own in zip(np.array_split(draws.means, 2), sources, strict=True):
+        assert abs(part.mean()) < 0.01 and part.std() == pytest.approx(np.sqrt(own.prod() / 30), rel=0.1)
+    rng = np.random.default_rng(0)
+    release = released(FLAG, 0.02, rng, 0.1)
+    drawn = differences_of(release, SampleRows(release, rows(FLAG, 0.02, 30, rng))).together.draws.sources[:, 1]
+    noise = release.measurement.noise_scale * np.sqrt(0.5) / np.sqrt(release.measurement.feature_map.kernel.squared_heights[0][0])
+    assert drawn.std() == pytest.approx(noise, rel=0.4)
+
+
 def test_few_skewed_rows_keep_the_level_that_their_own_covariance_loses():
     """300 samples of 20 rows in 60 coordinates: a standard error of .013. Half of the rows may not be in the covariance."""
     rng, spread, n = np.random.default_rng(1), np.sqrt(np.linspace(1.0, 0.5, 60)), 20
