@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kmeanalyst.inference.posterior.columns_apart import ColumnsApart
 from kmeanalyst.inference.posterior.compatible import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.inference.posterior.equations import PATIENCE, Equations
 from kmeanalyst.inference.posterior.interactions import Interactions, with_diagonal
@@ -66,6 +67,7 @@ class Posterior:
     equations   κ C + τ²I around the rows, or around clouds of them.
     prior       how far a population may depart from these.
     validation  factor on the prior's variances: answers were fitted to what they are measured against (see `validation`).
+    columns     what tables of single columns say beyond the answers; None of smooth features.
     clouds      (m, n) means over the rows of each cloud; None where rows are the released points, each a cloud by itself.
     """
 
@@ -81,6 +83,7 @@ class Posterior:
     noise_scale: float
     n_rows: int
     clouds: Any = None
+    columns: ColumnsApart | None = None
 
     @property
     def on_points(self) -> bool:
@@ -123,6 +126,9 @@ class Posterior:
         along = self.prior.of_columns(centred)
         least = (along**2).sum(axis=0) - privacy.diagonal()
         resolution = self.validation * self.prior.left_open(rest, np.ptp(influence, axis=0)) + np.outer(bias, bias)
+        if self.columns is not None:
+            apart = self.columns.of_functions(centred)
+            resolution += np.outer(apart, apart)
         resolution += with_diagonal(along.T @ along, np.maximum(least - resolution.diagonal(), 0.0))
         return {"privacy": privacy, "sampling": sampling, "resolution": resolution}
 

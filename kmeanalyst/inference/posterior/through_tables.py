@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from kmeanalyst.inference.posterior.columns_apart import ColumnsApart
 from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance, solvable_noise, until
 from kmeanalyst.inference.posterior.interactions import Interactions
 from kmeanalyst.inference.posterior.posterior import Posterior, validation
@@ -82,8 +83,10 @@ def posterior_around(measurement: Measurement, rows: Array, weights: Array, spre
     b = spread * equations.solved_exactly(target - covariance.mean)
     # what a second step would add to b
     left = equations.noise_variance * equations.solved_exactly(b, _LEFT * float(np.linalg.norm(b)))
+    answers = weights * (1 + covariance.at_rows(b))
     return Posterior(
-        rows, features, measurement.even_features, target, weights * (1 + covariance.at_rows(b)),
+        rows, features, measurement.even_features, target, answers,
         weights * covariance.at_rows(left), equations, Interactions.of(measurement, rows, weights, spread),
         validation(determined, weights), measurement.noise_scale, measurement.n_rows,
+        columns=ColumnsApart.of(measurement, rows, weights, answers),
     )  # fmt: skip

@@ -193,7 +193,9 @@ def test_intervals_hold_where_noise_drowns_the_table():
     joint, parts = model.covariance(np.column_stack([h, other])), model.parts(np.column_stack([h, other]))
     for name in ("privacy", "sampling", "resolution"):
         assert np.sqrt(np.diag(joint[name])) == pytest.approx(parts[name])
-    assert joint["resolution"][0, 1] < 0  # of levels that exclude each other
+    p, both = model.posterior.probabilities, np.column_stack([h, other])
+    apart = model.posterior.columns.of_functions(both - p @ both)
+    assert (joint["resolution"] - np.outer(apart, apart))[0, 1] < 0  # of levels that exclude each other
 
 
 def test_variances_are_the_diagonals_of_joint_covariances_and_signs_are_kept():

@@ -91,6 +91,23 @@ def dense(fit: Posterior, values: Array) -> Array:
     return np.linalg.solve(system, fit.spread * (centred * p[:, None]).T @ values)
 
 
+def test_what_tables_of_a_column_say_beyond_the_answers_is_an_error_of_these(fit: Posterior):
+    """By hand: of each level, shares from all tables by their precision, of sum 1, less the answers'."""
+    cells, sums, precision = FEATURES.kernel.cells(fit.rows)[:, 1], np.zeros(5), 0.0
+    for group in FEATURES.groups:
+        for tables, ends, square in zip(group.tables, group.ranges, group.squares, strict=True):
+            if 1 in tables:
+                own = (fit.target[slice(*ends)] / np.sqrt(square)).reshape([group.sizes[t] for t in tables])
+                others = tuple(axis for axis, t in enumerate(tables) if t != 1)
+                own, weight = own.sum(axis=others), square * 5 / own.size
+                sums, precision = sums + weight * own, precision + weight
+    shares = sums / precision
+    apart = shares + (1 - shares.sum()) / 5 - np.bincount(cells, fit.answers, minlength=5)
+    h = (cells[:, None] == np.arange(5)).astype(float)
+    np.testing.assert_allclose(fit.columns.of_functions(h - fit.probabilities @ h), apart, atol=1e-12)
+    assert np.abs(apart).max() > 1e-4
+
+
 def test_the_parts_are_those_of_the_equations_solved_at_once(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(posterior, "_GAIN", 1e-9)
     h = questions(fit.rows)
@@ -103,7 +120,8 @@ def test_the_parts_are_those_of_the_equations_solved_at_once(fit: Posterior, mon
     still_to_go = 2 * (fit.weights - p) @ rest
     left_open = fit.prior.left_open(rest, np.ptp(h, axis=0)).diagonal()
     least = (fit.prior.of_columns(h - p @ h) ** 2).sum(axis=0)
-    expected = np.sqrt(np.maximum(inflation * left_open + still_to_go**2, least - parts["privacy"] ** 2))
+    apart = fit.columns.of_functions(h - p @ h)
+    expected = np.sqrt(np.maximum(inflation * left_open + still_to_go**2 + apart**2, least - parts["privacy"] ** 2))
     np.testing.assert_allclose(parts["resolution"], expected, rtol=1e-3)
     assert np.abs(still_to_go).max() > 0.1 * expected.max()
     np.testing.assert_allclose(parts["sampling"] ** 2 * 3000, p @ (h - p @ h) ** 2)
