@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from itertools import combinations
 from typing import Any
 
@@ -32,6 +33,7 @@ AT_EDGES = 0.1  # of a range's mass may be at its first value beyond an even sha
 _Z, _ROUNDING = 1.96, 1e-9
 _RARELY = 0.05  # probability that a level is more frequent than its noisy count leaves possible
 _BELOW, _ABOVE = ("<", "<="), (">", ">=")
+Ranges = dict[int, Array | None]
 _STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 _QUOTED, _WORDS = re.compile(r"`([^`]*)`"), re.compile(r"[^\W\d]\w*")
 
@@ -45,27 +47,55 @@ def readable(release: ReleaseData, question: str) -> Expression | None:
 
 
 def unresolved_mass(
-    release: ReleaseData, asked: Expression, frame: pd.DataFrame, weights: Array, probability: float = 1.0
-) -> float:
-    """How much probability the values may have that a question equates columns with, if none of the rows has them.
+    release: ReleaseData, asked: Expression, frame: pd.DataFrame, weights: Array, probability: float = 1.0,
+    given: Sequence[Expression] = (),
+) -> float:  # fmt: skip
+    """How much probability the values may have that a question asks for, if none of the rows has them.
 
     frame, weights  (n,) rows in natural units, and their weights. The sum over values, at most 1.
-    probability     of the condition that weights are given.
+    probability     of the conditions `given`.
     """
     if release.measurement is None:
         return 0.0
-    if (either := asked.parts("or")) != (asked,):
-        return min(sum(unresolved_mass(release, each, frame, weights, probability) for each in either), 1.0)
-    if len(asked.columns) > 1 and (both := asked.parts("and")) != (asked,):
-        return min(unresolved_mass(release, each, frame, weights, probability) for each in both)
-    mass = _mass_of_levels(release, asked) / probability + mass_of_equals(release, asked, frame, weights)
+    for word, combined in (("or", sum), ("and", min)):
+        parts = asked.parts(word)
+        if len(parts) > 1 and (word == "or" or len(asked.columns) > 1):
+            masses = [unresolved_mass(release, part, frame, weights, probability, given) for part in parts]
+            return min(float(combined(masses)), 1.0)
+    joint = reduce(Expression.both, (each for each in given if {*each.columns} == {*asked.columns}), asked)
+    if not _can_hold(release, joint):
+        return 0.0
+    mass = _mass_of_cells(release, joint) / probability + mass_of_equals(release, asked, frame, weights)
+    equal = [(name, value) for name, sign, value in _compared(release, asked) if sign == "=="]
+    mass += sum(_mass_near(release, name, value, frame, weights)[-1] for name, value in equal)
     beyond: dict[str, list[tuple[str, float]]] = {}
-    for name, sign, value in _compared(release, asked):
-        if sign == "==":
-            mass += _mass_near(release, name, value, frame, weights)[-1]
-        elif sign in _BELOW or sign in _ABOVE:
+    for name, sign, value in _compared(release, asked if equal else joint):
+        if sign in _BELOW or sign in _ABOVE:
             beyond.setdefault(name, []).append((sign, value))
     return min(mass + sum(_mass_between(release, name, ends) for name, ends in beyond.items()) / probability, 1.0)
+
+
+def _can_hold(release: ReleaseData, asked: Expression) -> bool:
+    """Whether a condition on one column of numbers holds at some value of it, tried at and around those that it names."""
+    named, column = sorted({value for _, _, value in _compared(release, asked)}), _only_column(release, asked)
+    if not named or not isinstance(column, Number):
+        return True
+    low, high = column.natural_bounds
+    step, ends = column.grain or 1e-6 * (high - low), np.array([low, *named, high])
+    tried = column.multiples(np.concatenate([ends, ends - step, ends + step, (ends[1:] + ends[:-1]) / 2]))
+    tried = tried[(tried >= low) & (tried <= high)]
+    if isinstance(column, Date):
+        return bool(_meets(release, asked, column.decode(np.array([column._encode_one(value) for value in tried]))).any())
+    return bool(_meets(release, asked, pd.Series(np.append(tried, [np.nan] * column.missing))).any())
+
+
+def _only_column(release: ReleaseData, asked: Expression) -> Column | None:
+    return _column(release, asked.columns[0]) if len(asked.columns) == 1 else None
+
+
+def _meets(release: ReleaseData, asked: Expression, cells: pd.Series) -> Array:
+    """(n,) whether cells of the one column that a condition names meet it."""
+    return np.asarray(asked.evaluate(pd.DataFrame({asked.columns[0]: cells}), release.columns)) == 1
 
 
 def _mass_between(release: ReleaseData, name: str, asked: Sequence[tuple[str, float]]) -> float:
@@ -186,7 +216,7 @@ def conditions_joined(asked: Expression) -> list[str]:
 
 def mass_of_pair(release: ReleaseData, conditions: Sequence[str]) -> float | None:
     """The most, at 95 %, that a level of one column may have with one of another; None unless their table was measured."""
-    ranges: dict[int, Array] = {}
+    ranges: Ranges = {}
     for name, texts in filter(None, (parse(each).asked_of for each in conditions)):
         column: Any = _column(release, name)
         plain = len(texts) == 1 and isinstance(column, Categorical) and not isinstance(column, Tree)
@@ -200,16 +230,17 @@ def _around(first: int, end: int) -> Array:
     return np.array([first - 0.5, end - 0.5])
 
 
-def _most_counted(release: ReleaseData, ranges: dict[int, Array]) -> float | None:
+def _most_counted(release: ReleaseData, ranges: Ranges) -> float | None:
     """The most, at 95 %, that rows within ranges of one or two columns may be: by the noisy table that shows it best.
 
-    ranges   by the column's index, the ends (2,) of a range of codes. None where none has the ranges as unions of its cells.
+    ranges   by the column's index, the ends (2,) of a range of codes, None for the missing cell. Returns None where no table has
+             the ranges as unions of its cells.
     """
     found = _best_count(release, ranges)
     return None if found is None else _most(*found)
 
 
-def _best_count(release: ReleaseData, ranges: dict[int, Array]) -> tuple[float, float] | None:
+def _best_count(release: ReleaseData, ranges: Ranges) -> tuple[float, float] | None:
     """The share of rows within the ranges in the noisy table that shows it best, and its standard deviation."""
     return min(_noisy_shares(release, ranges), key=lambda share: share[1], default=None)
 
@@ -219,7 +250,7 @@ def _most(share: float, deviation: float) -> float:
     return share + deviation * float(-ndtri(_RARELY * ndtr(share / deviation)))
 
 
-def _noisy_shares(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tuple[float, float]]:
+def _noisy_shares(release: ReleaseData, ranges: Ranges) -> Iterator[tuple[float, float]]:
     """The share within the ranges and the deviation of its noise, in each table that has the ranges' columns."""
     measurement, features, domain = release.measurement, _tables(release), release.domain
     if measurement is None or features is None:
@@ -241,7 +272,9 @@ def _noisy_shares(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tu
                 yield sums[0] / square**0.5, (sums[1] / square) ** 0.5
 
 
-def _inside(column: Any, edges: Sequence[float], ends: Array) -> slice | None:
+def _inside(column: Any, edges: Sequence[float], ends: Array | None) -> slice | None:
+    if ends is None:  # the missing cell, the last
+        return slice(-1, None)
     limits = column.ends if isinstance(column, Number) else _around(0, len(column.levels))
     bounds = np.array([limits[0], *edges, limits[1]])
     first, last = np.searchsorted(bounds, ends)
@@ -277,22 +310,16 @@ def _mass_near(release: ReleaseData, name: str, value: float, frame: pd.DataFram
     return share, max(least, 0.0), float(np.clip(most, 0.0, 1.0))
 
 
-def _mass_of_levels(release: ReleaseData, asked: Expression) -> float:
-    """The most that levels may add up to by their noisy counts, at 95 % for those next to each other; 0 for a question that asks
-    for more than levels, or than all but some.
-    """
-    for each, wanted in ((asked, True), (asked.denied(), False)):
-        name, texts = each.asked_of or ("", ())
-        if isinstance(column := _column(release, name), Categorical):
-            named = np.zeros(len(column.levels), dtype=bool)
-            for text in texts:
-                code = column.parse(text)
-                span = column.span(text) if isinstance(column, Tree) else None if code is None else (int(code), int(code) + 1)
-                named[slice(*(span or (0, 0)))] = True  # a text may be no level
-            runs = np.flatnonzero(np.diff(named == wanted, prepend=False, append=False)).reshape(-1, 2)
-            j = release.domain.position(name)
-            return sum(_most_counted(release, {j: _around(*run)}) or 0.0 for run in runs.tolist())
-    return 0.0
+def _mass_of_cells(release: ReleaseData, asked: Expression) -> float:
+    """The most that levels next to each other, and a missing cell, may have that meet a condition on one column, at 95 % each."""
+    column: Any = _only_column(release, asked)
+    if column is None or _tables(release) is None:
+        return 0.0
+    j, size = release.domain.position(column.name), len(column.levels) if column.has_levels else 0
+    meets = _meets(release, asked, column.decode(np.append(np.arange(size), [np.nan] * column.missing)))
+    runs = np.flatnonzero(np.diff(meets[:size], prepend=False, append=False)).reshape(-1, 2).tolist()
+    ranges = [*(_around(*run) for run in runs), *[None] * int(meets[size:].sum())]
+    return sum(_most_counted(release, {j: ends}) or 0.0 for ends in ranges)
 
 
 def what_would_help(release: ReleaseData, question: str) -> str:

@@ -165,6 +165,15 @@ class Expression:
             return (self,)
         return tuple(Expression(self.text, _columns_of(part), part) for part in self._root.operands)
 
+    def both(self, other: Expression) -> Expression:
+        """This condition and another.
+
+        >>> parse("age < 3").both(parse("age > 60")).compared
+        (('age', '<', 3.0), ('age', '>', 60.0))
+        """
+        root = syntax.Logic(self._root.span, "and", (self._root, other._root))
+        return Expression(self.text, _columns_of(root), root)
+
     @property
     def asked_of(self) -> tuple[str, tuple[str, ...]] | None:
         """The column and the texts of a question that is one comparison with texts, by == or in; None of any other.

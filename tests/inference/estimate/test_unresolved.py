@@ -13,11 +13,11 @@ from representation_cases import measured
 from simulated_releases import measured_release
 
 import kmeanalyst as ka
-from kmeanalyst.inference.estimate.unresolved import _names, mass_of_pair, single_values, what_would_help
+from kmeanalyst.inference.estimate.unresolved import _names, mass_of_pair, single_values, unresolved_mass, what_would_help
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
-from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.rules.compiled import asked_of, rules_of
@@ -76,7 +76,7 @@ def test_a_value_outside_the_bounds_has_no_mass_and_one_among_rows_its_own_error
     assert not any("no row" in note for note in margins.probability("age == 40").notes)
 
 
-@pytest.mark.parametrize("where", [None, "job == 'a'"])
+@pytest.mark.parametrize("where", [None, "sex == 'f'"])
 def test_what_all_rows_meet_has_the_error_of_its_denial(where):
     """With levels that few rows have and values beyond all rows; 1 ± 0 only by logic or by the domain."""
     rare = rows(300, np.random.default_rng(0)) % [11, 60, 2, 2]  # no dose above 10, no age from 60 on, no job "c"
@@ -86,8 +86,22 @@ def test_what_all_rows_meet_has_the_error_of_its_denial(where):
         met, denied = (release.probability(text, where=where) for text in (condition, f"not ({condition})"))
         assert met.value + denied.value == pytest.approx(1) and met.standard_error == pytest.approx(denied.standard_error, rel=1e-3)
         assert met.standard_error > 0.001
-    for certain in ("age <= 89", "job != 'a' or job != 'b'", "sex in ['f', 'm']"):
+    for certain in ("age <= 89", "job != 'a' or job != 'b'", "sex in ['f', 'm']", "age != 33.5 or age > 40"):
         assert release.probability(certain, where=where).interval() == pytest.approx((1, 1))
+    for condition, given in (("age > 30", "age > 40"), ("job != 'b'", "job == 'a'"), ("age != 7", "age > 40 and sex == 'f'")):
+        assert release.probability(condition, where=given).interval() == pytest.approx((1, 1))
+
+
+def test_a_flag_and_a_missing_cell_that_no_row_has_may_have_what_the_noise_leaves():
+    domain = Domain((Boolean(name="flag"), Integer(name="age", lower=0, upper=89, missing=True), DOMAIN.columns[2]))
+    encoded = rows(4000, np.random.default_rng(0))[:, :3] * [0, 1, 1]
+    release = measured_release(measured(MarginFeatures(margin_kernel(domain)), encoded, noise_scale=0.002), domain, encoded)
+    frame, weights = release.frame, np.full(len(release.frame), 1 / len(release.frame))
+    for question in ("flag", "flag == true", "missing(age)", "flag or missing(age)"):
+        assert 0.001 < unresolved_mass(release, parse(question), frame, weights) < 0.1
+        assert unresolved_mass(release, parse(question), frame, weights, 1e-4, [parse("sex == 'f'")]) == 1
+    assert unresolved_mass(release, parse("flag"), frame, weights, 1.0, [parse("not flag")]) == 0
+    assert unresolved_mass(release, parse("missing(age)"), frame, weights, 1.0, [parse("age > 3")]) == 0
 
 
 def test_two_levels_of_a_measured_pair_have_what_the_noise_of_their_cell_leaves(margins):

@@ -49,9 +49,6 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(gram_sums, "_BLOCK", 16)
 
 
-# ---------------------------------------------------------------- statistics
-
-
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_the_statistic_is_float64_exact_for_every_kernel_unequal_sizes_and_missing_cells(small_blocks, name):
     for (n, m), missing in itertools.product([(13, 50), (50, 13), (40, 40)], [False, True]):
@@ -106,9 +103,6 @@ def test_memory_does_not_grow_with_the_square_of_the_rows(monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3000**2 * 8 / 10  # the whole Gram matrix has 72 MB
-
-
-# ---------------------------------------------------------------- p-values
 
 
 def test_p_values_are_those_of_a_hundred_thousand_plain_relabellings():
@@ -172,9 +166,6 @@ def test_the_level_holds_one_by_one_and_for_aggregated_kernels():
         assert (p <= 0.1).sum() <= 38
 
 
-# ---------------------------------------------------------------- the default lengthscale
-
-
 def test_the_lengthscale_is_one_of_the_pooled_rows_whoever_they_belong_to():
     rng = np.random.default_rng(0)
     pooled = np.vstack([rng.normal(size=(900, 2)), rng.normal(size=(2100, 2)) * 5])
@@ -185,9 +176,6 @@ def test_the_lengthscale_is_one_of_the_pooled_rows_whoever_they_belong_to():
     assert whole == pytest.approx(ka.median_lengthscale(pooled, most_rows=3000), rel=0.1)  # each side by its size
     mostly = np.concatenate([[3.0, 5.0], np.zeros(4998)])[:, None]
     assert distance.pooled_lengthscale(mostly, np.zeros((10, 1))) == 3.0
-
-
-# ---------------------------------------------------------------- several kernels
 
 
 def wavy(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -229,9 +217,6 @@ def test_the_scale_of_a_kernel_is_the_standard_deviation_of_its_relabelled_stati
     for lengthscale in (0.1, 1.0, 5.0):
         found = without_noise._relabelled([Gaussian(lengthscale)], pooled, 60, 3000, np.random.default_rng(1))[0]
         assert found.scale == pytest.approx(found.statistics.std(), rel=0.12)
-
-
-# ---------------------------------------------------------------- what a comparison can show
 
 
 def sums_of(x, y, kernel: Kernel) -> GramSums:
@@ -334,9 +319,6 @@ def test_what_cannot_be_computed_is_none_and_nothing_is_nan():
     assert several.statistic == 0.0 and several.pvalue == 1.0
 
 
-# ---------------------------------------------------------------- how samples are read
-
-
 def staff(n: int, seed: int, shift: float = 0.0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
@@ -393,9 +375,6 @@ def test_tests_that_cannot_be_are_refused(mixed_release, numeric_release, foreig
     refusals.check(Path(__file__).parent / "refusals.txt", lambda text: eval(text, names))
 
 
-# ---------------------------------------------------------------- weighted points
-
-
 def test_weighted_points_are_tested_as_a_release_without_a_measurement_is():
     rng = np.random.default_rng(2)
     points, weights, sample = rng.normal(size=(50, 2)), rng.random(50) / 25, rng.normal(size=(80, 2)) + 0.2
@@ -450,9 +429,6 @@ def test_the_null_of_a_large_sample_has_its_mean_from_all_rows_and_its_shape_fro
     assert subset.statistic == pytest.approx(whole.statistic, rel=1e-12)
     assert subset.detectable_mmd == pytest.approx(whole.detectable_mmd, rel=0.1)
     assert subset.pvalue == pytest.approx(whole.pvalue, rel=0.3)
-
-
-# ---------------------------------------------------------------- tables of columns of different kinds and spreads
 
 
 def pair_of_frames(seed: int, shift: float) -> tuple[pd.DataFrame, pd.DataFrame]:
