@@ -158,8 +158,8 @@ class Population(Distribution):
         if self.given is not None:
             values[~self.given] = 0.0
         if not np.isfinite(values[:n_points]).all():
-            by_where = f'where, such as "{_a_condition(question, self.release.columns)}"'
-            check_defined(values[:n_points], getattr(question, "exclusion", by_where))
+            by_where = f'where, such as "{_a_condition(question, self.release.columns)}", an argument of the question or of groupby'
+            check_defined(values[:n_points], getattr(question, "exclusion", by_where), f" {shown(question)}")
         return values
 
     def values_at(self, question: Question, rows: pd.DataFrame) -> Array:
@@ -320,12 +320,12 @@ def _weakness(distribution: Distribution, question: str, parts: Parts, error: fl
     return (note,) if most and (note := what_would_help(distribution.release, question)) else ()
 
 
-def check_defined(values: Array, hint: str) -> None:
+def check_defined(values: Array, hint: str, question: str = "") -> None:
     """ValueError where a value at a point is not finite; the hint says how such points are excluded."""
     undefined = int((~np.isfinite(values)).sum())
     if undefined:
         raise ValueError(
-            f"the question has no finite value at {undefined} of {len(values)} points (a missing cell, a division by "
+            f"the question{question} has no finite value at {undefined} of {len(values)} points (a missing cell, a division by "
             f"zero, a logarithm of zero, a number that is too large, as exp(1000)). Exclude them with {hint}."
         )
 

@@ -116,19 +116,23 @@ class SampleCounts:
         for name in self.names:
             column, replaced = domain[name], self.replaced[name]
             if replaced > (0.05 if column.default is None else 0.5) * self.n_rows:
-                texts = [(text, n) for (of, text), n in self.odd.most_common() if of == name][:_SHOWN_ODD]
-                recode[name] = {text: _meant(text, getattr(column, "levels", ())) or "..." for text, _ in texts}
-                shown = ", ".join(f"{text!r:.60} ({n})" for text, n in texts)
+                texts = [(text, n) for (of, text), n in self.odd.most_common() if of == name]
+                recode[name] = {text: _meant(text, getattr(column, "levels", ())) or "..." for text, _ in texts[:_RECODED]}
+                shown = ", ".join(f"{text!r:.60} ({n})" for text, n in texts[:_SHOWN_ODD])
                 told.append(f"{words.written(name)} ({column.describe()}): {replaced} of {self.n_rows} cells, such as {shown}")
         if told:
             raise DomainError(
                 f"the sample is coded otherwise than the release. These cells have no value of their column: {'; '.join(told)}. As "
-                f"its default they would differ for that alone. Did you mean recode={recode!r:.300}? Pass recode= (on the command "
+                f"its default they would differ for that alone. Did you mean recode={recode!r:.1000}? Pass recode= (on the command "
                 "line --recode COLUMN:THEIRS=OURS), rename= for another column, or columns=[...] without these; or correct cells."
             )
 
 
-_MOST_ODD, _SHOWN_ODD = 200, 4  # texts of cells without a value: those that are counted, and those that are shown
+_MOST_ODD, _SHOWN_ODD, _RECODED = (
+    200,
+    4,
+    20,
+)  # texts of cells without a value: those that are counted, shown, and have a recode proposed
 
 
 def _meant(text: str, levels: Sequence[str]) -> str | None:

@@ -150,7 +150,7 @@ _SIGNED = re.compile(rf"[+-]?{NUMBER.pattern}")
 QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`")  # a doubled quote stands for one
 _SIGNS_OF_OTHER_LANGUAGES = {
     "===": "==", "//": "floor(a / b)", "<>": "!=", "&&": "and", "||": "or", "=<": "<=", "=>": ">=",
-    "&": "and", "|": "or", "!": "not", "~": "not", "^": "**", "=": "==",
+    "&": "and", "|": "or (what is given is the argument where, or --where)", "!": "not", "~": "not", "^": "**", "=": "==",
     "≤": "<=", "≥": ">=", "≠": "!=", "×": "*", "·": "*", "÷": "/", "−": "-", "–": "-",
     "“": '"', "”": '"', "„": '"', "‘": "'", "’": "'",
     ".": "a name with a dot in backticks, `a.b`: there are no attributes here",
