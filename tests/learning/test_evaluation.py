@@ -46,9 +46,6 @@ class Number:
         return 0.2 + 0.6 * frame["x0"].to_numpy()
 
 
-# ---------------------------------------------------------------------- values
-
-
 def test_scores_are_scikit_learns_on_the_released_rows(plain):
     w, p, predicted = plain.weights, SICK.predict_proba(INPUT)[:, 1], SICK.predict(INPUT)
     jobs, abbots = JOBS.predict(POINTS.drop(columns="job")), POINTS["job"] == "abbot"
@@ -95,9 +92,6 @@ def test_a_fitted_scikit_learn_model_is_shown_its_own_columns(plain):
     assert score(model, plain, target="ill").value == pytest.approx(expected)
     with pytest.raises(ValueError, match=r'lack "?n"?, which the model was fitted with.*Add the columns'):
         score(model, POINTS.drop(columns="n"), target="ill")
-
-
-# ---------------------------------------------------------------------- errors
 
 
 def test_a_score_of_a_measured_release_has_its_error_in_parts():
@@ -151,9 +145,6 @@ def test_intervals_hold_the_scores_on_the_population(view, epsilon):
     if epsilon == 1.0:
         accuracy, seen = np.mean(widths, axis=0)[0], np.sqrt(np.mean(np.square(errors), axis=0))[0]
         assert accuracy < 2 * seen and np.mean(widths, axis=0)[4:6].max() < 0.3
-
-
-# ---------------------------------------------------------------------- views and notes
 
 
 def test_a_note_on_an_infeasible_score_gives_that_of_the_probability_view():
@@ -232,9 +223,6 @@ def test_rows_without_a_target_are_left_out_with_a_note():
     assert on_sample.value == pytest.approx(sk.roc_auc_score(frame["ill"][known].astype(bool), p))
 
 
-# ---------------------------------------------------------------------- samples of real rows
-
-
 def test_a_sample_has_the_error_of_sampling_alone_and_does_not_mention_privacy():
     frame = points(400, 8)
     found = score(SICK, frame, "accuracy")
@@ -311,9 +299,6 @@ def test_a_note_counts_the_values_of_a_sample_that_the_domain_clamps():
     assert found.value == score(SICK, frame.assign(x=frame["x"].clip(-5, 5))).value
 
 
-# ---------------------------------------------------------------------- refusals
-
-
 @every("domain", [None, DOMAIN])
 def test_unknown_levels_are_refused(domain):
     frame = points(50, 6).astype({"job": str})
@@ -335,9 +320,6 @@ def test_a_model_and_data_that_do_not_fit_together_are_refused_with_a_fix(plain)
 def _named(model: Any, **attributes: Any) -> Any:
     model.__dict__.update(attributes)
     return model
-
-
-# ---------------------------------------------------------------------- models trained on releases
 
 
 def test_ranks_are_scored_where_a_class_was_never_learned():
