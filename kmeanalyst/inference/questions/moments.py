@@ -119,7 +119,8 @@ def var(release: ReleaseData, column: Question, *, where: Condition = None, view
 def std(release: ReleaseData, column: Question, *, where: Condition = None, view: View | None = None) -> Estimate:
     """The standard deviation of a column of numbers, or of an expression.
 
-    Edge cases   NaN where the variance is negative; an error of NaN where it is 0: a root has no first order there.
+    Edge cases   where noise makes the variance negative 0, with the root of its interval, of weights as they are (`view`) NaN; an
+                 error of NaN where it is 0: a root has no first order there.
 
     >>> release.std("age")
     std(age): 13.97 ± 0.62 (95 %: 12.71 to 15.13; privacy 0.37, sampling 0.13, resolution 0.47) [1 note]
@@ -171,10 +172,15 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
     x, text = population.values(population.question(column))[:, None], f"std({shown(column)})"
     variance, least = _central_moments(population, x, [(0, 0)])[0], float(_least(population, x)[0])
     if variance.value > least:
-        return replace(answer(population, np.sqrt(variance), text, possible=(0.0, np.inf)), interval_by=_OfSquare)
+        return replace(answer(population, np.sqrt(variance), text, possible=(0.0, np.inf)), interval_by=_Root.of_root)
     if variance.value >= -least:
         note = "the released points do not vary here, and a root has no first-order error at 0: the error is not known"
         return answer(population, Statistic(0.0, None), text, (note,))
+    if population.view == "fitted" and variance.influence is not None:
+        error = estimate(population, variance).standard_error
+        note = f"the variance is {variance.value:.4g} ± {error:.2g} by noise: the interval is the root of its"
+        root = replace(variance, value=0.0, influence=variance.influence / (2 * np.sqrt(error)))
+        return replace(answer(population, root, text, (note,), possible=(0.0, np.inf)), interval_by=_Root(variance.value, error))
     note = population.infeasible(
         f"no standard deviation: the variance is {variance.value:.4g}", lambda same: deviation_of(same, column).value
     )
@@ -182,15 +188,19 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
 
 
 @dataclass(frozen=True)
-class _OfSquare(IntervalRule):
+class _Root(IntervalRule):
     """The roots of the ends of a variance's interval: where noise is large, a root is far from its first order."""
 
-    value: float
+    variance: float
     error: float
 
+    @classmethod
+    def of_root(cls, value: float, error: float) -> _Root:
+        return cls(value**2, 2 * value * error)
+
     def interval(self, z: float) -> tuple[float, float]:
-        middle, half = self.value**2, 2 * z * self.value * self.error
-        return float(np.sqrt(max(middle - half, 0.0))), float(np.sqrt(middle + half))
+        low, high = np.sqrt(np.maximum([self.variance - z * self.error, self.variance + z * self.error], 0.0))
+        return float(low), float(high)
 
 
 def _matrix(

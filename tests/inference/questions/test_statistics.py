@@ -16,7 +16,7 @@ from simulated_releases import weighted_points
 import release_side
 from kmeanalyst.inference.estimate.population import estimates, mean_statistic, population_of
 from kmeanalyst.inference.posterior import equations
-from kmeanalyst.inference.questions import quantiles
+from kmeanalyst.inference.questions import moments, quantiles
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.questions.statistics import ask
 from kmeanalyst.release import Release, from_frame
@@ -471,3 +471,11 @@ def test_every_statistic_that_a_text_names_has_the_answer_of_the_method_of_its_n
             assert found.value == getattr(plain, name)(["x", "y"], where="n > 3")["x", "y"].value
         else:
             assert found == getattr(plain, name)("x", *[0.3] * (name == "quantile"), where="n > 3")
+
+
+def test_a_variance_that_noise_makes_negative_has_the_root_of_its_interval(mixed_release, monkeypatch):
+    made = moments._central_moments
+    monkeypatch.setattr(moments, "_central_moments", lambda *given: [replace(made(*given)[0], value=-4.0)])
+    variance, root = mixed_release.var("age"), mixed_release.std("age")
+    assert root.value == 0 and root.interval() == (0, pytest.approx(np.sqrt(1.95996 * variance.standard_error - 4), rel=1e-4))
+    assert "the variance is -4 ±" in root.notes[0]
