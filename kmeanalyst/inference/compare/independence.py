@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -118,7 +119,8 @@ def test_of_tables(release: ReleaseData, pairs: Sequence[tuple[str, str]], given
         counted = f"{len(tested)} of {len(pairs)} pairs of these columns were counted together"
         notes = (f"{counted}; the others have p = 1",)
     if not tested:
-        return _result(release, statistic=0.0, pvalue=1.0, mmd_squared=0.0, method=OF_TABLES, notes=notes)
+        untested: dict[str, Any] = {"hypothesis": "untested independence", "method": OF_TABLES, "notes": notes}
+        return _result(release, statistic=0.0, pvalue=1.0, mmd_squared=0.0, **untested)
     found = [contingency_test.weighted_test(contrasts) for _, contrasts in tested]
     best = int(np.argmin([pvalue for _, pvalue in found]))
     strata, contrasts = tested[best]

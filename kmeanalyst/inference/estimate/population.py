@@ -296,7 +296,10 @@ def estimate(distribution: Distribution, statistic: Statistic) -> Estimate:
 
 def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
     influence, question, by, error = statistic.influence, statistic.question, statistic.interval_by, float(total(parts))
-    possible = statistic.possible if distribution.view in ("fitted", SAMPLE) else None  # others show the weights as they are
+    known = distribution.view in ("fitted", SAMPLE) or (  # signed weights, and bounds that were drafted, as they are
+        distribution.view == "probability" and isinstance(distribution, Population) and distribution.release.measurement
+    )
+    possible = statistic.possible if known else None
     value = float(statistic.value if possible is None else np.clip(statistic.value, *possible))
     if error <= _ROUNDING * abs(value):  # the same of all rows
         error, parts = 0.0, {name: part and 0.0 for name, part in parts.items()}

@@ -14,6 +14,7 @@ _LEAST = 1e-9  # a p-value below it is not told apart from 0
 _FOUND = {  # by the hypothesis: what is said where it is rejected, and where it is not
     "equality": ("The populations of both sides differ", "No difference found", "both sides may be of one population"),
     "independence": ("The columns depend on each other", "No dependence found", "they may be independent"),
+    "untested independence": ("", "Nothing is known of this", "the columns were not counted together"),
 }
 
 
@@ -34,7 +35,8 @@ class TestResult(Printed):
     noise_floor       root mean square distance between two sides of one population: noise and sampling alone.
     mmd_interval      (low, high), 95 % confidence interval for the populations' MMD (not squared).
     detectable_mmd    the smallest MMD that a test at 5 % would have found with 80 % power.
-    hypothesis        what was tested: "equality" of both sides' populations, or "independence" of columns.
+    hypothesis        what was tested: "equality" of both sides' populations, or "independence" of columns; "untested
+                      independence" where the release did not count them together.
     epsilon, delta    of the release's privacy guarantee; None if it has none.
     notes             what a reader should know: clamped values, ignored columns, what is tested.
 
@@ -59,7 +61,7 @@ class TestResult(Printed):
     noise_floor: float | None = None
     mmd_interval: tuple[float, float] | None = None
     detectable_mmd: float | None = None
-    hypothesis: Literal["equality", "independence"] = "equality"
+    hypothesis: Literal["equality", "independence", "untested independence"] = "equality"
     epsilon: float | None = None
     delta: float | None = None
     notes: tuple[str, ...] = field(default=())
