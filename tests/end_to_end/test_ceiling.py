@@ -18,7 +18,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/learning": 2_855,
     "kmeanalyst/plots": 771,
     "kmeanalyst/release": 437,
-    "kmeanalyst/releases": 10_907,
+    "kmeanalyst/releases": 10_923,
     "kmeanalyst/report": 1_273,
     "kmeanalyst/representation": 4_727,
     "kmeanalyst/sources": 1_344,

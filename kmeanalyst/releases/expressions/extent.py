@@ -7,6 +7,7 @@ by a column that can be 0, has no extent.
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -53,7 +54,7 @@ def extent_of(node: Node, domain: Columns, present: frozenset[str] = frozenset()
     """
     match node:
         case Constant():
-            value = float(node.value)
+            value = float(_day(node.value) if isinstance(node.value, str) else node.value)
             return _hull([value], whole=value.is_integer())
         case Name():
             return _of_column(domain[node.name], node.name not in present)
@@ -74,6 +75,11 @@ def extent_of(node: Node, domain: Columns, present: frozenset[str] = frozenset()
         case Call() if node.function != "missing":
             return _applied(_FUNCTIONS[node.function], *(extent_of(a, domain, present) for a in node.arguments))
     return _TRUTH  # whatever else there is, is true or false
+
+
+def _day(text: str) -> int:
+    """Days since 1970-01-01, of which dates are subtracted."""
+    return datetime.date.fromisoformat(text).toordinal() - datetime.date(1970, 1, 1).toordinal()
 
 
 def _of_column(column: Column, may_miss: bool) -> Extent:

@@ -120,11 +120,20 @@ class Interpreter:
 
     def arithmetic(self, node: syntax.Arithmetic) -> Meaning:
         start, rest = self.meaning(node.first), [(sign, self.meaning(operand)) for sign, operand in node.rest]
-        days = start.kind == rest[0][1].kind == "date" and rest[0][0] == "-"  # a number: the days between two dates
-        first = start.run if days else self.as_number(start)
-        second = rest[0][1].run if days else self.as_number(rest[0][1])
+        both = {start.kind, rest[0][1].kind}
+        if rest[0][0] == "-" and "date" in both <= {"date", "text"}:  # a number: the days between two dates
+            first, second = map(self.as_days, (start, rest[0][1]))
+        else:
+            first, second = map(self.as_number, (start, rest[0][1]))
         others = [(CALCULATE[sign], self.as_number(operand)) for sign, operand in rest[1:]]
         return Meaning(node, "number", _from_the_left(first, [(CALCULATE[rest[0][0]], second), *others]))
+
+    def as_days(self, part: Meaning) -> _Run:
+        if part.kind == "date":
+            return part.run
+        assert isinstance(part.node, syntax.Constant)
+        day = np.float64(self.day(part.node))
+        return lambda frame: day
 
     def logic(self, node: syntax.Logic) -> Meaning:
         first, *rest = [self.as_condition(self.meaning(operand)) for operand in node.operands]
@@ -414,7 +423,8 @@ class Interpreter:
         assert meaning.column is not None
         name = words.written(meaning.column.name)
         if meaning.kind == "date":
-            return f"Compare it with a day, {words.example(meaning.column)}, or use year({name}) or month({name})."
+            by_day = f"Compare it with a day, {words.example(meaning.column)}"
+            return f"{by_day}, or use year({name}) or month({name}); {name} - '2020-01-31' is a number of days."
         what = "text" if meaning.kind == "strings" else "level"
         return f"Compare it with a {what}: {words.example(meaning.column)}."
 

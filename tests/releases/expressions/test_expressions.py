@@ -164,6 +164,8 @@ def test_the_difference_of_two_dates_is_a_number_of_days():
     assert value("joined - born", born="2019-12-30", joined="2020-01-02") == 3
     assert value("joined - born + 4 * 2", born="2020-01-02", joined="2019-12-30") == 5
     assert np.isnan(value("joined - born", born="2020-01-02", joined=""))
+    assert value("joined - '2019-12-30'", joined="2020-01-02") == -value("'2019-12-30' - joined", joined="2020-01-02") == 3
+    assert parse("joined - '1950-01-01'").extent(DOMAIN).low == float(np.datetime64(DOMAIN["joined"].lower).astype(int) + 7305)
     for text in ("joined + born", "1 - joined", "joined - 1", "joined - born - born", "joined * 2"):
         with pytest.raises(ExpressionError, match="is a column of days, and a number is needed here"):
             parse(text).check(DOMAIN)
