@@ -66,10 +66,10 @@ def unresolved_mass(
     if not _can_hold(release, joint):
         return 0.0
     mass = _mass_of_cells(release, joint) / probability + mass_of_equals(release, asked, frame, weights)
-    equal = [(name, value) for name, sign, value in _compared(release, asked) if sign == "=="]
+    own, beyond = list(_compared(release, asked)), dict[str, list[tuple[str, float]]]()
+    equal = [(name, value) for name, sign, value in own if sign == "=="]
     mass += sum(_mass_near(release, name, value, frame, weights)[-1] for name, value in equal)
-    beyond: dict[str, list[tuple[str, float]]] = {}
-    for name, sign, value in _compared(release, asked if equal else joint):
+    for name, sign, value in own if equal or not own else _compared(release, joint):
         if sign in _BELOW or sign in _ABOVE:
             beyond.setdefault(name, []).append((sign, value))
     return min(mass + sum(_mass_between(release, name, ends) for name, ends in beyond.items()) / probability, 1.0)
@@ -78,7 +78,7 @@ def unresolved_mass(
 def _can_hold(release: ReleaseData, asked: Expression) -> bool:
     """Whether a condition on one column of numbers holds at some value of it, tried at and around those that it names."""
     named, column = sorted({value for _, _, value in _compared(release, asked)}), _only_column(release, asked)
-    if not named or not isinstance(column, Number):
+    if not named or not isinstance(column, Number) or not asked.is_plain:
         return True
     low, high = column.natural_bounds
     step, ends = column.grain or 1e-6 * (high - low), np.array([low, *named, high])
@@ -90,7 +90,9 @@ def _can_hold(release: ReleaseData, asked: Expression) -> bool:
 
 
 def _only_column(release: ReleaseData, asked: Expression) -> Column | None:
-    return _column(release, asked.columns[0]) if len(asked.columns) == 1 else None
+    """The column of a condition on one; None of another question."""
+    alone = len(asked.columns) == 1 and asked.check(release.columns) == "condition"
+    return _column(release, asked.columns[0]) if alone else None
 
 
 def _meets(release: ReleaseData, asked: Expression, cells: pd.Series) -> Array:

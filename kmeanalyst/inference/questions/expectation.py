@@ -154,18 +154,19 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
         bias = np.hypot(_of_heaps(population, asked), np.sqrt(max(singles**2 - error**2, 0.0)) / _Z)
         return replace(found, influence=np.append(influence, bias)) if bias > _ROUNDING else found
     parts, denied, what = unresolved.conditions_joined(asked), asked.denied(), "no row of the release has this value: it may have"
+    is_condition = asked.check(population.release.columns) == "condition"
     where = [unresolved.readable(population.release, each) for each in population.where if isinstance(each, str)]
     mass_of = partial(
         unresolved.unresolved_mass, population.release, frame=population.model.frame, weights=population.weights,
-        probability=population.probability, given=[part for each in where if each for part in each.parts("and")],
+        probability=population.probability, given=[part for each in where if each and is_condition for part in each.parts("and")],
     )  # fmt: skip
-    if found.value > 1 / 2 and found.possible == (0.0, 1.0):
+    if found.value > 1 / 2 and is_condition:
         what, mass = "every row of the release meets this: others may have", mass_of(denied)
     elif len(parts) > 1:
         known = unresolved.mass_of_pair(population.release, parts)
         mass = _most_of_all(population, parts) if known is None else min(known / population.probability, 1.0)
     else:
-        mass = mass_of(denied.denied())
+        mass = mass_of(denied.denied() if is_condition else asked)
     if mass == 0:
         return found
     note = f"{what} a probability of up to {mass:.3g} by what was measured"

@@ -128,11 +128,8 @@ class SampleCounts:
             )
 
 
-_MOST_ODD, _SHOWN_ODD, _RECODED = (
-    200,
-    4,
-    20,
-)  # texts of cells without a value: those that are counted, shown, and have a recode proposed
+_MOST_ODD, _SHOWN_ODD = 200, 4  # texts of cells without a value: those that are counted, and those that are shown
+_RECODED = 20  # of these texts, those that a recode is proposed for
 
 
 def _meant(text: str, levels: Sequence[str]) -> str | None:

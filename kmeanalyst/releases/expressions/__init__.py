@@ -165,6 +165,16 @@ class Expression:
             return (self,)
         return tuple(Expression(self.text, _columns_of(part), part) for part in self._root.operands)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it compares columns as they are, or asks whether they are missing: without arithmetic and other functions.
+
+        >>> parse("17 <= age < 30 or missing(age)").is_plain, parse("age % 2 == 1").is_plain
+        (True, False)
+        """
+        calls = (part for part in syntax.parts_of(self._root) if isinstance(part, syntax.Call | syntax.Arithmetic | syntax.Sign))
+        return all(isinstance(part, syntax.Call) and part.function == "missing" for part in calls)
+
     def both(self, other: Expression) -> Expression:
         """This condition and another.
 

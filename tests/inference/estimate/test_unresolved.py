@@ -88,6 +88,7 @@ def test_what_all_rows_meet_has_the_error_of_its_denial(where):
         assert met.standard_error > 0.001
     for certain in ("age <= 89", "job != 'a' or job != 'b'", "sex in ['f', 'm']", "age != 33.5 or age > 40"):
         assert release.probability(certain, where=where).interval() == pytest.approx((1, 1))
+    assert release.mean("age", where="age == 33").interval() == pytest.approx((33, 33))  # a number, not a condition
     for condition, given in (("age > 30", "age > 40"), ("job != 'b'", "job == 'a'"), ("age != 7", "age > 40 and sex == 'f'")):
         assert release.probability(condition, where=given).interval() == pytest.approx((1, 1))
 

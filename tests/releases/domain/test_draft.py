@@ -626,5 +626,4 @@ def test_a_column_that_tells_rows_apart_as_another_does_is_named():
         "other": RNG.permutation(group), "cost": RNG.normal(50, 10, 60).round(3), "two": group != "x",
     })  # fmt: skip
     found = {name: note for name, own in public_draft(frame).notes.items() for note in own if "CHECK copy" in note}
-    assert found.keys() == {"again", "code", "same"}
-    assert "as age does" in found["again"] and "--without code" in found["code"]
+    assert found.keys() == {"again", "code", "same"} and "as age does" in found["again"] and "--without code" in found["code"]
