@@ -18,6 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import log_ndtr
 
+from kmeanalyst.inference.posterior.column_sums import OF_COLUMNS
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.measurement import Measurement
@@ -25,6 +26,7 @@ from kmeanalyst.representation.tables.estimates import free_cells, implied_by_pa
 
 _OF_EVENTS = 9.0  # squared departure of an event in a larger set, relative to that of independent cells
 _OF_PAIRS = 6.0  # the same in a pair, beside a trend
+_OF_FEW = 0.15  # squared departure of a cell that few rows are in, relative to the most that it may depart
 _NOT_SCORED = 0.05  # κ of a pair that was neither counted nor scored, where the rows drew others first
 _NOT_LOOKED_AT = 0.12  # κ of a pair that others left out: of the strongest in a table, too
 _OF_TRIPLES, _LEAST_OF_TRIPLES = 0.004, 1e-5  # κ of all further sets
@@ -36,8 +38,6 @@ _PARTS = 4  # of a cell of the finest table, by its values
 _DEPENDENT, _TIED = 0.12, 0.55
 # variance of that in all cells, relative to what no sum of simpler functions has
 _WITHIN_PAIRS, _WITHIN_TIED = 0.3, 3.0
-_OF_COLUMNS = 0.5  # κ of single columns about even ones
-_DROWNED = 4.0  # times the noise: where that is a share's square, noise drowns it
 _CENTRINGS = 6
 _SCALES = np.geomspace(1e-4, 1.0, 200)  # of distances, relative to r
 _BOUND = 1.96  # standard errors of a bound
@@ -56,11 +56,11 @@ class Interactions:
     pairs     the columns of each pair, and of each larger set that was counted or scored.
     spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score, and
               infinite where nobody looked;
-              squared (P,) correlation of its columns' ranks that may be: a normal pair's is about the squared distance that its
+                        usual (P,) the distance that its score leaves likely, 0 where nothing was scored;
+    squared (P,) correlation of its columns' ranks that may be: a normal pair's is about the squared distance that its
               score alone says. 0 or NaN of larger sets.
-    spread    κ of single columns; further that of all other sets.
+    further   κ of all other sets; that of single columns is `OF_COLUMNS`.
     values    (d, m) by which cells stand in order; None: they do as they are.
-    noises    of each column the variance of the noise on the share of each of its cells (a,), by all tables that count it.
     """
 
     n: int
@@ -73,10 +73,9 @@ class Interactions:
     spreads: Array
     most: Array
     squared: Array
-    spread: float
+    usual: Array
     further: float = _OF_TRIPLES
     values: Array | None = None
-    noises: tuple[Array, ...] = ()
 
     @classmethod
     def of(cls, measurement: Measurement, rows: Array, weights: Array, spread: float) -> Interactions:
@@ -99,8 +98,8 @@ class Interactions:
         within = tuple(_parts(own, finest.get(j, own), rows[:, j], weights) for j, own in enumerate(cells))
         found = cls(
             n, chosen, weights, cells, kernel.sizes, within, pairs,
-            np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), spread, values=rows.T,
-            noises=_noises(measurement, measurement.feature_map),
+            np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), np.zeros(len(pairs)),
+            values=rows.T,
         )  # fmt: skip
         if isinstance(kernel, ChosenMargins):
             within_counted = {pair for each in counted for pair in combinations(each, 2)}
@@ -124,6 +123,7 @@ class Interactions:
         usual = squared_distances(scores, noise, expected)
         self.spreads[left] = _OF_PAIRS * math.pi / 2 * (usual / expected**2)[left]
         self.squared[left] = _squares_beyond(scores, noise, expected, measurement.n_rows)[left]
+        self.usual[left] = np.sqrt(usual)[left]
         self.most[left] = np.maximum(scores + _BOUND * noise, 0.0)[left]
 
     def _count(self, measurement: Measurement) -> None:
@@ -189,16 +189,21 @@ class Interactions:
         alone = dict(enumerate(own for own, *_ in self._between(self._columns, rest, total)))
         singles = np.minimum(sum(alone.values()), total)
         owned, of_pairs = np.zeros_like(total), np.zeros_like(joint)
-        for i, own, reach, trend, means in self._of_pairs(rest, total, alone, ranges):
+        explained, of_few = np.zeros_like(total), np.zeros_like(total)
+        for i, own, reach, trend, means, few in self._of_pairs(rest, total, alone, ranges):
             most = (reach / _BOUND) ** 2  # no interval is longer than the most that answers may move for it
             along, usual = _along(means, self.spreads[i] * own), self.spreads[i] * own + trend**2
             of_pairs += with_diagonal(along + np.outer(trend, trend), np.minimum(usual, most))
             owned += own
+            best = own > explained  # a question's pair is the one that explains most of it
+            explained = np.where(best, own, explained)
+            of_few = np.where(best, np.maximum(np.minimum(few, most) - usual, 0.0), of_few)
+        of_pairs = with_diagonal(of_pairs, of_pairs.diagonal() + of_few)
         left = total - singles
         share = left / np.maximum(np.maximum(owned, left), 1e-300)
         further, within = self.further * np.maximum(left - owned, 0.0), self._heaps(rest, total) + self._ties(rest)
         of_pairs *= np.sqrt(np.outer(share, share))
-        return with_diagonal(joint, self.spread * singles + further) + of_pairs + within
+        return with_diagonal(joint, OF_COLUMNS * singles + further) + of_pairs + within
 
     def _trend(self, i: int, cells: Array, sums: Array) -> Array:
         """(k,) how far answers move for a trend that the score of a pair leaves possible, of E[r; cell] (c, k) in these cells."""
@@ -228,7 +233,7 @@ class Interactions:
         """(n, k) draws of how the weights of all rows may depart before anything is measured; each sums to 0 nearly."""
         scale = np.sqrt(self.further / np.where(self.weights > 0, self.weights, np.inf))
         drawn = scale[:, None] * rng.standard_normal((len(self.weights), k))
-        sets: list[tuple[tuple[int, ...], float]] = [((j,), self.spread) for j in range(len(self.cells))]
+        sets: list[tuple[tuple[int, ...], float]] = [((j,), OF_COLUMNS) for j in range(len(self.cells))]
         sets += [(pair, float(own)) for pair, own in zip(self.pairs, self.spreads, strict=True)]
         for columns, spread in sets:
             places, shares = self._places(columns)
@@ -246,22 +251,6 @@ class Interactions:
         of_all = np.zeros((self.n, k))
         np.add.at(of_all, self.chosen, drawn)
         return of_all
-
-    def of_columns(self, centred: Array) -> Array:
-        """(cells, k) along which single columns' shares are off where noise drowns them, for functions (n, k) of mean 0.
-
-        What is left of a usual column's variance after a share with noise is known, 1/(1/noise + 1/prior), counts as far as the
-        noise is half of the share: in more frequent cells the answers' own errors are the noise's.
-        """
-        along = []
-        for j, (_, means, roots, cells) in enumerate(self._between(self._columns, centred, np.zeros(centred.shape[1]))):
-            shares = (roots**2 + 1 / self.sizes[j]) / 2  # rows may have followed noise alone
-            prior = _OF_COLUMNS * shares * (1 - shares) + 1e-12
-            noise = self.noises[j][cells]
-            drowned = np.minimum(_DROWNED * noise / roots**4, 1.0)
-            variances, values = drowned * prior * noise / (noise + prior), means / roots[:, None]
-            along.append(np.sqrt(variances)[:, None] * (values - variances @ values / variances.sum()))  # they sum to 1
-        return np.vstack(along)
 
     def _most(self, i: int, ranges: Array, cells: Array, means: Array, roots: Array) -> Array:
         """(k,) how far answers may move for a pair: half of its distance for an event; without a score, what its columns allow.
@@ -282,6 +271,22 @@ class Interactions:
             reach.append((shares * ends.sum(axis=0)[rows]).sum(axis=0) / 2)
         return np.minimum(*reach)
 
+    def _of_few(self, i: int, cells: Array, means: Array, roots: Array) -> Array:
+        """(k,) variance if each cell of a pair that was only scored has a part of the most that it may depart by.
+
+        That is what its row or its column have, where this is less than half of the likely distance: rare levels may be tied to
+        each other, which hardly makes a distance.
+        """
+        if not self.usual[i]:
+            return np.zeros(means.shape[1])
+        shares, apart, most = roots[:, None] ** 2, means / roots[:, None], np.full(len(cells), self.usual[i] / 2)
+        for own in divmod(cells, self.sizes[self.pairs[i][1]]):
+            mass = np.bincount(own, shares[:, 0])
+            apart = apart - (_sums(own[:, None], len(mass), shares * apart) / np.maximum(mass, 1e-300)[:, None])[own]
+            most = np.minimum(most, (mass * (1 - mass))[own])
+        most[most >= self.usual[i] / 2] = 0.0
+        return np.asarray(_OF_FEW * ((most[:, None] * apart) ** 2).max(axis=0))
+
     def _places(self, columns: tuple[int, ...]) -> tuple[Array, Array]:
         """The cell of each row (m,), and the cells' shares."""
         places = self.cells[columns[0]]
@@ -291,9 +296,9 @@ class Interactions:
 
     def _of_pairs(
         self, rest: Array, total: Array, alone: dict[int, Array], ranges: Array
-    ) -> Iterator[tuple[int, Array, Array, Array, Array]]:
+    ) -> Iterator[tuple[int, Array, Array, Array, Array, Array]]:
         """For each pair its number, the variance (k,) of its own, the most (k,) that answers may move for it, and by a trend (k,),
-        means (c, k) by roots of shares.
+        means (c, k) by roots of shares, and the variance (k,) for few rows.
 
         And for each larger set that was counted, after all pairs.
         """
@@ -304,7 +309,7 @@ class Interactions:
             parts += [own for part, own in known.items() if set(part) < set(pair)] if len(pair) > 2 else []
             known[pair] = own = np.maximum(between - sum(parts), 0.0)
             trend = self._trend(i, cells, means * roots[:, None])
-            yield i, own, self._most(i, ranges, cells, means, roots), trend, means
+            yield i, own, self._most(i, ranges, cells, means, roots), trend, means, self._of_few(i, cells, means, roots)
 
     def _between(self, prepared: list[_Places], rest: Array, total: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
         """For each set the variance (k,) between its cells beyond chance, means (c, k) times roots (c,) of shares, these, and which
@@ -482,20 +487,6 @@ def _parts(cells: Array, finest: Array, values: Array, weights: Array) -> tuple[
     parents = np.zeros(int(part.max()) + 1, dtype=np.int32)
     parents[part] = number
     return parts, parents
-
-
-def _noises(measurement: Measurement, features: MarginFeatures) -> tuple[Array, ...]:
-    kernel, noise = features.kernel, measurement.variances
-    precision = [np.full(size, 1e-300) for size in kernel.sizes]
-    for group in features.groups:
-        for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
-            variances = noise[start:stop].reshape([group.sizes[t] for t in table])
-            for axis, j in enumerate(kernel.named(table)):
-                apart = np.moveaxis(variances, axis, 0).reshape(variances.shape[axis], -1).sum(axis=1)
-                if group.kind == "finer":
-                    apart = apart.mean() * len(apart) / kernel.sizes[j]
-                precision[j] += square / apart
-    return tuple(1 / each for each in precision)
 
 
 def squared_distances(scores: Array, noise: float, expected: Array) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.inference.posterior.columns_apart import ColumnsApart
+from kmeanalyst.inference.posterior.column_sums import ColumnSums
 from kmeanalyst.inference.posterior.compatible import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.inference.posterior.equations import PATIENCE, Equations
 from kmeanalyst.inference.posterior.interactions import Interactions, with_diagonal
@@ -47,9 +47,6 @@ class EvenDepartures:
         followed = self.apart @ rest
         return self.spread * (self.weights[:, None] * rest).T @ rest + np.outer(followed, followed)
 
-    def of_columns(self, centred: Array) -> Array:
-        return np.zeros((1, centred.shape[1]))
-
     def draws(self, k: int, rng: np.random.Generator) -> Array:
         drawn = np.sqrt(self.spread * self.weights)[:, None] * rng.standard_normal((len(self.weights), k))
         return drawn - np.outer(self.weights, drawn.sum(axis=0)) + np.outer(self.apart, rng.standard_normal(k))
@@ -67,7 +64,7 @@ class Posterior:
     equations   κ C + τ²I around the rows, or around clouds of them.
     prior       how far a population may depart from these.
     validation  factor on the prior's variances: answers were fitted to what they are measured against (see `validation`).
-    columns     what tables of single columns say beyond the answers; None of smooth features.
+    columns     sums of tables over cells of single columns, which the answers follow; None of smooth features.
     clouds      (m, n) means over the rows of each cloud; None where rows are the released points, each a cloud by itself.
     """
 
@@ -83,7 +80,7 @@ class Posterior:
     noise_scale: float
     n_rows: int
     clouds: Any = None
-    columns: ColumnsApart | None = None
+    columns: ColumnSums | None = None
 
     @property
     def on_points(self) -> bool:
@@ -123,13 +120,11 @@ class Posterior:
         bias = _STILL_TO_GO * self.second @ centred
         privacy = self.noise_scale**2 * a.T @ a
         sampling = (self.probabilities[:, None] * at_rows).T @ at_rows / self.n_rows
-        along = self.prior.of_columns(centred)
-        least = (along**2).sum(axis=0) - privacy.diagonal()
         resolution = self.validation * self.prior.left_open(rest, np.ptp(influence, axis=0)) + np.outer(bias, bias)
-        if self.columns is not None:
-            apart = self.columns.of_functions(centred)
-            resolution += np.outer(apart, apart)
-        resolution += with_diagonal(along.T @ along, np.maximum(least - resolution.diagonal(), 0.0))
+        if self.columns is not None:  # privacy's and this are one variance: that which is larger
+            along = self.columns.drowned(centred)
+            least = (along**2).sum(axis=0) - privacy.diagonal() - resolution.diagonal()
+            resolution += with_diagonal(along.T @ along, np.maximum(least, 0.0))
         return {"privacy": privacy, "sampling": sampling, "resolution": resolution}
 
     def deviations(self, k: int, rng: np.random.Generator) -> Array:
@@ -139,22 +134,28 @@ class Posterior:
         """
         f = np.sqrt(self.validation) * self.prior.draws(k, rng)
         noise = self.noise_scale * rng.standard_normal((len(self.target), k))
-        followed = self.equations.fitted(self.equations.covariance.transposed @ f + noise)
+        means = self.equations.covariance.transposed @ f + noise
+        followed = self.equations.fitted(means)
+        if self.columns is not None:
+            followed = self.columns.calibrated(followed, self.columns.shares(means, 0.0))
         return self._of_rows(f - followed + np.outer(_STILL_TO_GO * self.second, rng.standard_normal(k)))
 
     def _solved(self, centred: Array) -> Array:
-        """a (F, k) of centred means (m, k)."""
-        blocks = [centred[:, first : first + _TOGETHER] for first in range(0, centred.shape[1], _TOGETHER)]
-        return np.hstack([self._solved_together(block) for block in blocks])
+        """a (F, k) of centred means (m, k): of the sums of columns, and of what these leave."""
+        alone, of_columns = (0.0, 0.0) if self.columns is None else self.columns.part(centred)
+        rest = centred - alone
+        # the squared error before the first step
+        most = self.spread * (self._p @ rest**2) + self._p @ centred**2 / self.n_rows
+        blocks = [slice(first, first + _TOGETHER) for first in range(0, centred.shape[1], _TOGETHER)]
+        return np.hstack([self._solved_together(rest[:, block], most[block]) for block in blocks]) + of_columns
 
-    def _solved_together(self, centred: Array) -> Array:
-        most = (self.spread + 1 / self.n_rows) * (self._p @ centred**2)  # the squared error before the first step
+    def _solved_together(self, rest: Array, most: Array) -> Array:
 
         def narrow(gains: Array) -> Array:
             now = most - gains.sum(axis=0)
             return (len(gains) >= PATIENCE) & (gains[-PATIENCE:].sum(axis=0) <= 2 * _GAIN * now)
 
-        return self.equations.solved(self.spread * self.equations.covariance.with_features(centred), narrow)
+        return self.equations.solved(self.spread * self.equations.covariance.with_features(rest), narrow)
 
     def measured_part(self, values: Array) -> Array:
         """a (F,) of values (n,) at the rows: aᵀφ is what the measurement shows of them."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kmeanalyst.inference.posterior.columns_apart import ColumnsApart
+from kmeanalyst.inference.posterior.column_sums import ColumnSums
 from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance, solvable_noise, until
 from kmeanalyst.inference.posterior.interactions import Interactions
 from kmeanalyst.inference.posterior.posterior import Posterior, validation
@@ -14,7 +14,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.tables.allowed_cells import independent_rows
+from kmeanalyst.representation.tables.allowed_cells import AllowedCells, allowed_cells, independent_rows
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _FEWEST_ROWS, _FEWEST_EVEN = 3000, 500  # on fewer, or so uneven ones, Var_p(h − aᵀφ) would say little
@@ -72,10 +72,13 @@ def around_points(measurement: Measurement, domain: Domain, rows: Array, weights
     spread, determined = spread_from_independence(measurement, domain, rows, weights, rng)
     usual = _PRIOR_COUNT * sum(feature_map.kernel.sizes)
     spread = (determined * spread + usual * _USUAL_SPREAD) / (determined + usual)
-    return posterior_around(measurement, rows, weights, spread, determined)
+    allowed = allowed_cells(domain, feature_map.kernel)
+    return posterior_around(measurement, rows, weights, spread, determined, allowed)
 
 
-def posterior_around(measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float) -> Posterior:
+def posterior_around(
+    measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float, allowed: AllowedCells | None = None
+) -> Posterior:
     features = measurement.even_features(rows)
     covariance, target = FeatureCovariance.of(features, weights), measurement.with_even_noise(measurement.vector)
     assert isinstance(measurement.feature_map, MarginFeatures)
@@ -83,10 +86,12 @@ def posterior_around(measurement: Measurement, rows: Array, weights: Array, spre
     b = spread * equations.solved_exactly(target - covariance.mean)
     # what a second step would add to b
     left = equations.noise_variance * equations.solved_exactly(b, _LEFT * float(np.linalg.norm(b)))
-    answers = weights * (1 + covariance.at_rows(b))
+    columns = ColumnSums.of(measurement, rows, weights, allowed)
+    found = weights[:, None] * np.column_stack([1 + covariance.at_rows(b), covariance.at_rows(left)])
+    shares = columns.shares(target[:, None], 1.0)
+    answers, second = columns.calibrated(found, shares * np.array([1.0, 0.0])).T
     return Posterior(
-        rows, features, measurement.even_features, target, answers,
-        weights * covariance.at_rows(left), equations, Interactions.of(measurement, rows, weights, spread),
-        validation(determined, weights), measurement.noise_scale, measurement.n_rows,
-        columns=ColumnsApart.of(measurement, rows, weights, answers),
+        rows, features, measurement.even_features, target, answers, second, equations,
+        Interactions.of(measurement, rows, weights, spread), validation(determined, weights), measurement.noise_scale,
+        measurement.n_rows, columns=columns,
     )  # fmt: skip

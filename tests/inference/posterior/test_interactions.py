@@ -15,6 +15,7 @@ from scipy.special import ndtr
 
 import release_side
 from kmeanalyst.inference.posterior import interactions
+from kmeanalyst.inference.posterior.column_sums import OF_COLUMNS
 from kmeanalyst.inference.posterior.interactions import Interactions, squared_distances
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
@@ -32,7 +33,7 @@ def over(cells: Array, sizes: tuple[int, ...], values: Any = None, **fields: Any
     even, values = np.full(n, 1 / n), np.broadcast_to(np.arange(n) % 2 if values is None else values, cells.shape)
     within = tuple(interactions._parts(own, own, v, even) for own, v in zip(cells, values, strict=True))
     pairs = fields.setdefault("pairs", tuple(combinations(range(len(sizes)), 2)))
-    unknown = {"most": np.full(len(pairs), 1e9), "squared": np.full(len(pairs), np.nan), "spread": 0.01}
+    unknown = {"most": np.full(len(pairs), 1e9), "squared": np.full(len(pairs), np.nan), "usual": np.zeros(len(pairs))}
     rows = {"n": n, "chosen": slice(None), "weights": even, "within": within}
     return Interactions(cells=cells, sizes=sizes, **rows | unknown | fields)
 
@@ -61,7 +62,7 @@ def test_each_set_of_columns_has_a_spread_of_its_own():
     found = variances(sets((0.3,)), h, np.full(4, 2.0))
     triples, heaps = interactions._OF_TRIPLES, interactions._OF_HEAPS
     # within a cell of half of the mass the kind has all of its variance: in both columns
-    assert found == pytest.approx([0.01, 0.3, 2 * heaps / 2 + triples, triples], rel=0.02)
+    assert found == pytest.approx([OF_COLUMNS, 0.3, 2 * heaps / 2 + triples, triples], rel=0.02)
 
 
 def test_a_larger_set_that_was_counted_has_a_spread_of_its_own_of_what_no_pair_has():
@@ -86,7 +87,7 @@ def test_a_pair_that_nobody_looked_at_departs_as_far_as_its_columns_shares_allow
     free = sets((9.0,), most=np.inf)
     reach = free._most(0, np.ones(3), *(np.array(each) for each in _of_cells(free, h)))
     assert reach == pytest.approx([0.5, 0.25, 0.025])
-    assert 1.96 * np.sqrt(variances(free, h[:, :2], np.ones(2))) == pytest.approx([0.5, 0.25], rel=0.05)
+    assert 1.96 * np.sqrt(variances(free, interaction() * [0.5, 0.25], np.ones(2))) == pytest.approx([0.5, 0.25], rel=0.05)
 
 
 def _of_cells(found: Interactions, h: Array) -> tuple[Array, Array, Array]:
@@ -106,6 +107,22 @@ def test_a_pair_with_a_score_may_have_a_trend_that_many_cells_do_not_make_smalle
     np.testing.assert_allclose(variances(atoms_last, h, np.full(2, 1e3)), [along, level])
     drawn = pair.draws(400, np.random.default_rng(0))
     assert (h.T @ drawn)[0].var() == pytest.approx(along + interactions._OF_TRIPLES, rel=0.25)
+
+
+def test_rare_levels_may_be_tied_to_each_other_which_hardly_makes_a_distance():
+    """Of levels of 2 % each both hold at most together in 2 %; levels that half of the distance is less than depart as κ says."""
+    cells = np.zeros((2, 10_000), dtype=np.int32)
+    cells[0, :200], cells[0, 200:4000], cells[1, 100:102], cells[1, 300:498], cells[1, 5000:] = 1, 2, 1, 1, 2
+    tied = over(cells, (3, 3), spreads=np.full(1, 1e-4), usual=np.full(1, 0.1))
+    rare, frequent = (np.prod(cells == level, axis=0) - (cells[0] == level).mean() * (cells[1] == level).mean() for level in (1, 2))
+    found, others = (
+        variances(each, np.column_stack([rare, frequent]), np.ones(2)) for each in (tied, replace(tied, usual=np.zeros(1)))
+    )
+    most = 0.02 * 0.98
+    assert found[0] == pytest.approx(interactions._OF_FEW * most**2, rel=0.1) and found[0] > 3 * others[0]
+    assert found[1] == pytest.approx(others[1])
+    bounded, none = (variances(replace(tied, most=np.full(1, one)), rare[:, None], np.ones(1)) for one in (1e-3, 0.0))
+    assert 1.96 * np.sqrt(bounded - none) == pytest.approx([0.0005], rel=0.01)
 
 
 def test_rows_without_weight_have_no_part_wherever_their_cells_stand():
@@ -193,9 +210,7 @@ def test_intervals_hold_where_noise_drowns_the_table():
     joint, parts = model.covariance(np.column_stack([h, other])), model.parts(np.column_stack([h, other]))
     for name in ("privacy", "sampling", "resolution"):
         assert np.sqrt(np.diag(joint[name])) == pytest.approx(parts[name])
-    p, both = model.posterior.probabilities, np.column_stack([h, other])
-    apart = model.posterior.columns.of_functions(both - p @ both)
-    assert (joint["resolution"] - np.outer(apart, apart))[0, 1] < 0  # of levels that exclude each other
+    assert joint["resolution"][0, 1] < 0  # of levels that exclude each other
 
 
 def test_variances_are_the_diagonals_of_joint_covariances_and_signs_are_kept():
@@ -271,7 +286,7 @@ def test_columns_that_are_tied_across_their_ranges_may_be_so_within_them():
     h -= h.mean(axis=0)
 
     def found(other: Array) -> Array:
-        both = over(np.stack([cell, other]), (10, 10), np.stack([x, y]), spreads=np.full(1, 1e-4), spread=1e-4)
+        both = over(np.stack([cell, other]), (10, 10), np.stack([x, y]), spreads=np.full(1, 1e-4))
         return np.sqrt(variances(both, h, np.ones(3)))
 
     tied, free = found(cell), found(rng.permutation(cell))

@@ -12,7 +12,7 @@ from representation_cases import measured
 from simulated_releases import measured_release
 
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_model
-from kmeanalyst.inference.posterior import equations, posterior, through_tables
+from kmeanalyst.inference.posterior import column_sums, equations, posterior, through_tables
 from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance
 from kmeanalyst.inference.posterior.posterior import Posterior
 from kmeanalyst.inference.posterior.through_tables import around_points, posterior_around, spread_from_independence
@@ -24,7 +24,9 @@ from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.representation.represent import represent
+from kmeanalyst.representation.tables.allowed_cells import allowed_cells
 from kmeanalyst.representation.wanted import Wanted
 from release_side import publish
 
@@ -85,29 +87,53 @@ def parts_of(fit: Posterior, values: Array) -> dict[str, Array]:
 
 
 def dense(fit: Posterior, values: Array) -> Array:
-    """a by solving the equations at once."""
+    """a by solving the equations at once, and that of the sums of columns."""
     features, p = FEATURES(fit.rows), fit.probabilities
+    alone, of_columns = fit.columns.part(values - p @ values)
     centred = features - p @ features
     C = (centred * p[:, None]).T @ centred
     system = fit.spread * C + NOISE_SCALE**2 * np.eye(len(C))
-    return np.linalg.solve(system, fit.spread * (centred * p[:, None]).T @ values)
+    return np.linalg.solve(system, fit.spread * (centred * p[:, None]).T @ (values - alone)) + of_columns
 
 
-def test_what_tables_of_a_column_say_beyond_the_answers_is_an_error_of_these(fit: Posterior):
-    """By hand: of each level, shares from all tables by their precision, of sum 1, less the answers'."""
+def test_answers_follow_the_sums_of_all_tables_over_the_cells_of_a_column(fit: Posterior):
+    """By hand: shares of levels by their precision, of sum 1; weights that differ least for the gain, as least squares has them."""
     cells, sums, precision = FEATURES.kernel.cells(fit.rows)[:, 1], np.zeros(5), 0.0
     for group in FEATURES.groups:
         for tables, ends, square in zip(group.tables, group.ranges, group.squares, strict=True):
             if 1 in tables:
                 own = (fit.target[slice(*ends)] / np.sqrt(square)).reshape([group.sizes[t] for t in tables])
                 others = tuple(axis for axis, t in enumerate(tables) if t != 1)
-                own, weight = own.sum(axis=others), square * 5 / own.size
+                own, weight = own.sum(axis=others), square * 5 / own.size / NOISE_SCALE**2
                 sums, precision = sums + weight * own, precision + weight
     shares = sums / precision
-    apart = shares + (1 - shares.sum()) / 5 - np.bincount(cells, fit.answers, minlength=5)
-    h = (cells[:, None] == np.arange(5)).astype(float)
-    np.testing.assert_allclose(fit.columns.of_functions(h - fit.probabilities @ h), apart, atol=1e-12)
-    assert np.abs(apart).max() > 1e-4
+    of_work = slice(FEATURES.kernel.sizes[0], FEATURES.kernel.sizes[0] + 5)
+    columns, p = fit.columns, fit.probabilities
+    assert columns is not None
+    found = columns.shares(fit.target[:, None], 1.0)
+    np.testing.assert_allclose(found[of_work, 0], shares + (1 - shares.sum()) / 5, atol=1e-12)
+    np.testing.assert_allclose(columns.noise[of_work], 1 / precision)
+    np.testing.assert_allclose(np.bincount(cells, fit.answers), found[of_work, 0], atol=2e-5)
+    E, V = columns.indicators[:, columns.used].toarray(), columns.noise[columns.used]
+    E = E - p @ E
+    prior = column_sums.OF_COLUMNS * p[:, None] * E
+    by_hand = p + prior @ np.linalg.solve(
+        E.T @ prior + np.diag(V), (found[columns.used, 0] - columns.indicators.T @ p)[columns.used]
+    )
+    np.testing.assert_allclose(columns.calibrated(p[:, None], found)[:, 0], by_hand, rtol=1e-9)
+
+
+def test_sums_of_a_column_leave_out_what_rules_exclude(measurement: Measurement):
+    """Rich is nobody who works at e: the noise on that cell has no part in either share."""
+    domain = replace(DOMAIN, rules=(Rule("never", "work == 'e' and rich"),))
+    rows = table(500, np.random.default_rng(1))
+    rows = rows[~((rows[:, 1] == 4) & (rows[:, 3] == 1))]
+    allowed = allowed_cells(domain, FEATURES.kernel)
+    even, (start, _) = np.full(len(rows), 1 / len(rows)), FEATURES.groups[1].ranges[FEATURES.kernel.pairs.index((1, 3))]
+    sums = [column_sums.ColumnSums.of(measurement, rows, even, each) for each in (None, allowed)]
+    excluded = start + 4 * 2 + 1
+    assert [bool(abs(own.of_features[:, [excluded]]).sum()) for own in sums] == [True, False]
+    assert (sums[1].noise <= sums[0].noise).all() and sums[1].noise.sum() < sums[0].noise.sum()
 
 
 def test_the_parts_are_those_of_the_equations_solved_at_once(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
@@ -119,11 +145,11 @@ def test_the_parts_are_those_of_the_equations_solved_at_once(fit: Posterior, mon
     inflation = 1 / (1 - 60 * p @ p) ** 2
     parts = parts_of(fit, h)
     np.testing.assert_allclose(parts["privacy"], NOISE_SCALE * np.linalg.norm(a, axis=0), rtol=1e-3)
-    still_to_go = 2 * (fit.weights - p) @ rest
+    b = fit.spread * fit.equations.solved_exactly(fit.target - fit.equations.covariance.mean)
+    still_to_go = 2 * (p * fit.equations.covariance.at_rows(b)) @ rest
     left_open = fit.prior.left_open(rest, np.ptp(h, axis=0)).diagonal()
-    least = (fit.prior.of_columns(h - p @ h) ** 2).sum(axis=0)
-    apart = fit.columns.of_functions(h - p @ h)
-    expected = np.sqrt(np.maximum(inflation * left_open + still_to_go**2 + apart**2, least - parts["privacy"] ** 2))
+    least = (fit.columns.drowned(h - p @ h) ** 2).sum(axis=0)
+    expected = np.sqrt(np.maximum(inflation * left_open + still_to_go**2, least - parts["privacy"] ** 2))
     np.testing.assert_allclose(parts["resolution"], expected, rtol=1e-3)
     assert np.abs(still_to_go).max() > 0.1 * expected.max()
     np.testing.assert_allclose(parts["sampling"] ** 2 * 3000, p @ (h - p @ h) ** 2)
@@ -332,13 +358,13 @@ def test_much_noise_leaves_the_spread_of_usual_tables(rough_representation: None
 
 
 def test_what_answers_have_still_to_go_is_twice_what_a_second_step_adds():
-    """Around even rows, of a population whose one column has .7: the answer goes a share s of the way, and 1 − s is left."""
+    """Around even rows, of a population whose columns agree in .7: the answer goes a share s of the way, and 1 − s is left."""
     for share in [0.5, 0.9]:
         features = MarginFeatures(margin_kernel(Domain((Boolean(name="x"), Boolean(name="y")))))
         rows = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-        even, x = np.full(4, 0.25), rows[:, :1]
+        even, x = np.full(4, 0.25), (rows[:, :1] == rows[:, 1:]) * 1.0
         found = measured(features, rows, noise_scale=0.01)
-        measurement = replace(found, vector=feature_mean(features, rows, np.array([0.15, 0.15, 0.35, 0.35])))
+        measurement = replace(found, vector=feature_mean(features, rows, np.array([0.35, 0.15, 0.15, 0.35])))
         fits = [posterior_around(measurement, rows, even, spread, 0.0) for spread in np.geomspace(1e-6, 0.1, 200)]
         gone = np.array([(fit.weights @ x[:, 0] - 0.5) / 0.2 for fit in fits])
         best = int(np.abs(gone - share).argmin())
