@@ -8,6 +8,7 @@ need not sum to one, and nothing is normalised silently.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from kmeanalyst.representation.weights.views import view_weights
 
 _FEW_MISSING = 0.005  # a smaller share of rows that lack a cell is not worth a note
 _NO_ROWS = 1e-12  # a probability of a condition that is nothing but rounding
+_GROWS = re.compile(r"\bexp\s*\(|\*\*")  # beyond the largest number, where a column itself is not
 _ROUNDING = 1e-13  # an error, relative to the answer, that is nothing else
 
 
@@ -369,8 +371,10 @@ def _check_met(release: ReleaseData, question: Question, values: Array) -> None:
 
 
 def _a_condition(question: Question, columns: Columns) -> str:
-    """That a cell of a column the question names is there, as an example; that its level is a number; or a number not 0."""
+    """As an example: that a cell of a column it names is there, its level a number, a number not 0, or what grows not too large."""
     expression = parse(question) if isinstance(question, str) else None
+    if isinstance(question, str) and _GROWS.search(question):
+        return f"{question} < 1e300"
     if expression and expression.read_as_numbers:
         read = f"number({words.written(expression.read_as_numbers[0])})"
         return f"{read} == {read}"

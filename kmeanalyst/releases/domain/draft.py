@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import poisson
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.strings import MOST_SYMBOLS
@@ -37,7 +38,8 @@ _HEAVY = 0.03  # a value of a number column that carries this share of the rows 
 _HEAVY_AMONG_MANY = 0.01  # or this share where a finer table does not show single values:
 _TOLD_APART = 300  # in columns of more steps than this, or of none;
 _ABOVE_NEIGHBOURS = 3  # if it is this many times as frequent as the median of
-_NEIGHBOURS = 3  # so many values at either side
+_NEIGHBOURS = 3  # so many values at either side,
+_BY_CHANCE = 0.01  # and fewer values than this would be as frequent by chance
 _MOST_ATOMS, _MOST_AMONG_MANY = 8, 12
 _FEW_VALUES = 20  # a column of so few is cut into its values without atoms,
 _FEW_WITH_GAPS = 32  # or into atoms, if there are gaps between them
@@ -393,7 +395,8 @@ def _spikes(numbers: Array, step: float | None) -> tuple[Array, Array]:
     heavy, most = (_HEAVY_AMONG_MANY, _MOST_AMONG_MANY) if among_many else (_HEAVY, _MOST_ATOMS)
     usual = np.array([np.median(np.delete(counts[max(k - _NEIGHBOURS, 0) : k + _NEIGHBOURS + 1], min(k, _NEIGHBOURS)))
                       for k in range(len(values))])  # fmt: skip
-    spikes = np.flatnonzero((counts > heavy * len(numbers)) & (counts > _ABOVE_NEIGHBOURS * usual))
+    chance = len(values) * poisson.sf(counts - 1, np.maximum(usual, 1.0))  # in a small sample some values of many come often
+    spikes = np.flatnonzero((counts > heavy * len(numbers)) & (counts > _ABOVE_NEIGHBOURS * usual) & (chance < _BY_CHANCE))
     kept = np.sort(spikes[np.argsort(-counts[spikes], kind="stable")][:most])
     return values[kept], counts[kept] / len(numbers)
 

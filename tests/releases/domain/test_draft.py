@@ -474,6 +474,14 @@ def test_values_far_more_frequent_than_their_neighbours_are_proposed_as_atoms():
     assert note.startswith("CHECK atoms: 40 (1") and "threshold of a law" in note
 
 
+def test_what_comes_often_by_chance_in_a_small_sample_is_no_atom():
+    """Of 300 rows of some 250 values one or two come four times or five, which is far more often than their neighbours do."""
+    rng = np.random.default_rng(0)
+    smooth = [rng.normal(50, 15, 300).round(1) for _ in range(10)]
+    assert not any(column(list(map(str, own))).atoms for own in smooth)
+    assert all(42 in column(list(map(str, [*own[:285], *[42.0] * 15]))).atoms for own in smooth)
+
+
 def test_days_that_heap_are_atoms_as_numbers_are():
     days = np.datetime64("2020-01-01") + np.random.default_rng(0).integers(0, 1461, 2000)
     days[:200] = np.datetime64("2022-01-01")
