@@ -189,15 +189,16 @@ class Interactions:
         alone = dict(enumerate(own for own, *_ in self._between(self._columns, rest, total)))
         singles = np.minimum(sum(alone.values()), total)
         owned, of_pairs = np.zeros_like(total), np.zeros_like(joint)
-        explained, of_few = np.zeros_like(total), np.zeros_like(total)
-        for i, own, reach, trend, means, few in self._of_pairs(rest, total, alone, ranges):
+        explained, of_few, strongest = np.zeros_like(total), np.zeros_like(total), dict[int, tuple[Any, ...]]()
+        for i, own, reach, trend, means, roots, cells in self._of_pairs(rest, total, alone, ranges):
             most = (reach / _BOUND) ** 2  # no interval is longer than the most that answers may move for it
             along, usual = _along(means, self.spreads[i] * own), self.spreads[i] * own + trend**2
             of_pairs += with_diagonal(along + np.outer(trend, trend), np.minimum(usual, most))
             owned += own
-            best = own > explained  # a question's pair is the one that explains most of it
-            explained = np.where(best, own, explained)
-            of_few = np.where(best, np.maximum(np.minimum(few, most) - usual, 0.0), of_few)
+            for k in np.flatnonzero(own > explained).tolist():  # a question's pair is the one that explains most of it
+                explained[k], strongest[k] = own[k], (i, means[:, k], roots, cells, usual[k], most[k])
+        for k, (*pair, known, most) in strongest.items():
+            of_few[k] = max(min(self._of_few(*pair), most) - known, 0.0)
         of_pairs = with_diagonal(of_pairs, of_pairs.diagonal() + of_few)
         left = total - singles
         share = left / np.maximum(np.maximum(owned, left), 1e-300)
@@ -271,21 +272,21 @@ class Interactions:
             reach.append((shares * ends.sum(axis=0)[rows]).sum(axis=0) / 2)
         return np.minimum(*reach)
 
-    def _of_few(self, i: int, cells: Array, means: Array, roots: Array) -> Array:
-        """(k,) variance if each cell of a pair that was only scored has a part of the most that it may depart by.
+    def _of_few(self, i: int, means: Array, roots: Array, cells: Array) -> float:
+        """Variance if a cell (c,) of a pair that was only scored has a part of the most that it may depart by.
 
         That is what its row or its column have, where this is less than half of the likely distance: rare levels may be tied to
         each other, which hardly makes a distance.
         """
         if not self.usual[i]:
-            return np.zeros(means.shape[1])
-        shares, apart, most = roots[:, None] ** 2, means / roots[:, None], np.full(len(cells), self.usual[i] / 2)
+            return 0.0
+        shares, apart, most = roots**2, means / roots, np.full(len(cells), self.usual[i] / 2)
         for own in divmod(cells, self.sizes[self.pairs[i][1]]):
-            mass = np.bincount(own, shares[:, 0])
-            apart = apart - (_sums(own[:, None], len(mass), shares * apart) / np.maximum(mass, 1e-300)[:, None])[own]
+            mass = np.bincount(own, shares)
+            apart = apart - (np.bincount(own, shares * apart) / np.maximum(mass, 1e-300))[own]
             most = np.minimum(most, (mass * (1 - mass))[own])
         most[most >= self.usual[i] / 2] = 0.0
-        return np.asarray(_OF_FEW * ((most[:, None] * apart) ** 2).max(axis=0))
+        return float(_OF_FEW * ((most * apart) ** 2).max())
 
     def _places(self, columns: tuple[int, ...]) -> tuple[Array, Array]:
         """The cell of each row (m,), and the cells' shares."""
@@ -296,9 +297,9 @@ class Interactions:
 
     def _of_pairs(
         self, rest: Array, total: Array, alone: dict[int, Array], ranges: Array
-    ) -> Iterator[tuple[int, Array, Array, Array, Array, Array]]:
+    ) -> Iterator[tuple[int, Array, Array, Array, Array, Array, Array]]:
         """For each pair its number, the variance (k,) of its own, the most (k,) that answers may move for it, and by a trend (k,),
-        means (c, k) by roots of shares, and the variance (k,) for few rows.
+        means (c, k) by roots of shares, these (c,), and the cells (c,).
 
         And for each larger set that was counted, after all pairs.
         """
@@ -309,7 +310,7 @@ class Interactions:
             parts += [own for part, own in known.items() if set(part) < set(pair)] if len(pair) > 2 else []
             known[pair] = own = np.maximum(between - sum(parts), 0.0)
             trend = self._trend(i, cells, means * roots[:, None])
-            yield i, own, self._most(i, ranges, cells, means, roots), trend, means, self._of_few(i, cells, means, roots)
+            yield i, own, self._most(i, ranges, cells, means, roots), trend, means, roots, cells
 
     def _between(self, prepared: list[_Places], rest: Array, total: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
         """For each set the variance (k,) between its cells beyond chance, means (c, k) times roots (c,) of shares, these, and which
