@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import csr_array, eye_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -20,13 +20,13 @@ from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.kernels.margins import MarginFeatures
 
 _MOST_ALONE, _LARGEST, _MOST_TOGETHER = 600, 512, 2000  # cells of single columns, of a part of one table, of any block
+_MOST_ENTRIES = 90_000_000  # of all blocks: they are smaller where cells are many
 _RELATED = 0.85  # canonical correlation of columns whose tables are one block of the preconditioner
 _MOST_SHARED, _EXPLAINED = 60, 1e-6  # functions that tables of a larger block share; share of variance that is rounding
 _WORTH_THREADS = 4_000_000  # entries of a matrix whose product two threads share
 _ROUNDING, _FLAT, _NOTHING = 1e-9, 1e-12, 1e-30  # of eigenvalues; of a constant column's variance; of gains
 _MOST_STEPS, PATIENCE = 100, 2  # steps of the solver, and the last ones by which it is seen to end
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
-_MORE_CELLS = 1.5  # times as many as rows
 _LEADING_TO = 1e-2  # of a leading variance: any direction may be looked along, by what its own variance is
 _DRAWN = 1e-3  # draws are solved for to this share
 _EXACT, _MOST_STEPS_EXACTLY = 1e-6, 10_000  # noise deviations that are left of the equations of the best answers
@@ -121,10 +121,9 @@ class _Blocks:
     inner: Any
 
     @classmethod
-    def of(cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float) -> Any:
-        """An identity where cells are so many more than rows that the eigenvalues of C but 0 are alike."""
-        if len(covariance.mean) > _MORE_CELLS * len(covariance.weights):
-            return eye_array(len(covariance.mean), format="csr")
+    def of(cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float) -> _Blocks:
+        most = min(_MOST_TOGETHER, _MOST_ENTRIES // len(covariance.mean))
+        largest = max(min(_LARGEST, most), 1)
         root = (columns := _Columns.of(covariance, feature_map)).explained
 
         def inverse(block: Any, root: Array) -> Array:
@@ -134,10 +133,10 @@ class _Blocks:
             return (found + found.T) / 2
 
         whole, divided = list[Any](), []
-        for related, tables in _together(columns.related, feature_map).items():
-            parts = [slice(i, min(i + _LARGEST, stop)) for start, stop in tables for i in range(start, stop, _LARGEST)]
+        for related, tables in _together(columns.related, feature_map, most).items():
+            parts = [slice(i, min(i + largest, stop)) for start, stop in tables for i in range(start, stop, largest)]
             cells = np.concatenate([np.arange(*own) for own in tables])
-            if len(cells) <= _MOST_TOGETHER:
+            if len(cells) <= most:
                 whole.append(slice(*tables[0]) if len(tables) == 1 else cells)
             elif len(tables) > 1 and len(related) <= 2 and all(len(columns.common.get(j, ((),))[0]) for j in related):
                 divided.append((related, cells, parts))
@@ -235,8 +234,8 @@ def _centred(values: Array, weights: Array) -> Array:
     return values - weights @ values
 
 
-def _together(related: Array, feature_map: MarginFeatures) -> dict[tuple[int, ...], list[tuple[int, int]]]:
-    """Ranges of the tables of each block, by their related columns."""
+def _together(related: Array, feature_map: MarginFeatures, most: int) -> dict[tuple[int, ...], list[tuple[int, int]]]:
+    """Ranges of the tables of each block, of at most so many cells unless one table has more, by their related columns."""
     together: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for group in feature_map.groups:
         for table, own in zip(group.tables, group.ranges, strict=True):
@@ -244,7 +243,7 @@ def _together(related: Array, feature_map: MarginFeatures) -> dict[tuple[int, ..
     size = {columns: sum(stop - start for start, stop in ranges) for columns, ranges in together.items()}
 
     def smallest(columns: tuple[int, ...], others: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
-        fit = [c for c in others if c != columns and size[c] + size[columns] <= _MOST_TOGETHER]
+        fit = [c for c in others if c != columns and size[c] + size[columns] <= most]
         return min(fit, key=size.__getitem__, default=None)
 
     def join(*parts: tuple[int, ...]) -> tuple[int, ...]:
@@ -280,7 +279,7 @@ class Equations:
     covariance: FeatureCovariance
     spread: float
     noise_variance: float
-    inverse: Any  # nearly: `_Blocks` or an identity; of few features the inverse itself
+    inverse: Any  # nearly: `_Blocks`; of few features the inverse itself
 
     @classmethod
     def of(cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float) -> Equations:

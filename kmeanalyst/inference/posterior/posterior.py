@@ -21,7 +21,7 @@ from kmeanalyst.inference.posterior.interactions import Interactions, with_diago
 from kmeanalyst.kernels.base import Array
 
 _STILL_TO_GO = 2.0  # an error of the answers, in units of what a second step would add to them
-_GAIN = 0.01  # the solver stops when 2 steps narrow no interval by more than this share
+_GAIN = 0.001  # the solver stops when 2 steps narrow no interval by more than this share
 _ROUNDING = 1e-9
 _TOGETHER = 32  # questions that are solved for together: more would not fit into a processor's cache
 

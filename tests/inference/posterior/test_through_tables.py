@@ -255,23 +255,11 @@ def test_two_threads_sum_up_as_one_does(fit: Posterior, monkeypatch: pytest.Monk
     np.testing.assert_array_equal(by_one[1], covariance.at_rows(A))
 
 
-def test_with_more_cells_than_rows_answers_are_those_of_blocks_in_fewer_steps(monkeypatch: pytest.MonkeyPatch):
-    domain = Domain(tuple(Categorical(name=f"c{j}", levels=tuple("abcdefgh")) for j in range(8)))
-    features, rng = MarginFeatures(margin_kernel(domain)), np.random.default_rng(0)
-    product = Equations.__matmul__
-    rows, steps, weights = rng.integers(0, 8, (400, 8)).astype(float), [0, 0], []
-    wide = measured(features, rng.integers(0, 8, (3000, 8)).astype(float), noise_scale=1e-4)
-    for i, more in enumerate((equations._MORE_CELLS, np.inf)):
-
-        def counted(system: object, A: Array, i: int = i) -> Array:
-            steps[i] += 1
-            return product(system, A)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(Equations, "__matmul__", counted)
-        monkeypatch.setattr(equations, "_MORE_CELLS", more)
-        weights.append(posterior_around(wide, rows, np.full(400, 1 / 400), 0.02, 60.0).weights)
-    np.testing.assert_allclose(weights[0], weights[1], atol=1e-6 * np.abs(weights[0]).max())
-    assert features.dimension > 4 * len(rows) and 1.5 * steps[0] < steps[1], steps
+def test_blocks_are_smaller_where_cells_are_many(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(equations, "_MOST_ENTRIES", 40 * FEATURES.dimension)
+    covariance = FeatureCovariance.of(fit.features, fit.probabilities)
+    inverses = Equations.of(covariance, FEATURES, 0.02, 1e-6).inverse.inverses
+    assert 20 < max(len(inverse) for _, outer in inverses for _, inverse in getattr(outer, "inverses", [(0, outer)])) <= 40
 
 
 def test_many_questions_are_solved_for_in_blocks_of_columns(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
