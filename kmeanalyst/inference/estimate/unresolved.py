@@ -67,7 +67,7 @@ def unresolved_mass(
         return 0.0
     mass = _mass_of_cells(release, joint) / probability + mass_of_equals(release, asked, frame, weights)
     own, beyond = list(_compared(release, asked)), dict[str, list[tuple[str, float]]]()
-    equal = [(name, value) for name, sign, value in own if sign == "=="]
+    equal = [(name, value) for name, sign, value in own if sign in ("==", "in")]
     mass += sum(_mass_near(release, name, value, frame, weights)[-1] for name, value in equal)
     for name, sign, value in own if equal or not own else _compared(release, joint):
         if sign in _BELOW or sign in _ABOVE:

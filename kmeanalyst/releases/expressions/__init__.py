@@ -85,7 +85,7 @@ class Expression:
         """Columns with the numbers that they are compared with by ==.
 
         >>> parse("age == 40 and 20 == 2 * hours").equated
-        (('age', 40.0),)
+        (('age', 40.0), ('hours', 10.0))
         """
         equal = ((name, value) for name, sign, value in self.compared if sign == "==")
         return tuple((name, float(value)) for name, value in equal if type(value) in (int, float))
@@ -96,17 +96,24 @@ class Expression:
 
         >>> parse("17 <= age < 30 and sex in ['F']").compared
         (('age', '>=', 17.0), ('age', '<', 30.0), ('sex', 'in', 'F'))
+        >>> parse("2 * age + 1 > 21 and 10 < 4 - age").compared  # a number times a column, and another number
+        (('age', '>', 10.0), ('age', '<', -6.0))
         """
         found: list[tuple[str, str, float | str | bool]] = []
         for part in syntax.parts_of(self._root):
             if not isinstance(part, syntax.Comparison):
                 continue
             for left, (sign, right) in zip((part.first, *(each for _, each in part.rest)), part.rest, strict=False):
+                if isinstance(left, syntax.Constant):
+                    left, sign, right = right, syntax.TURNED.get(sign, sign), left
                 values = right.items if isinstance(right, syntax.Items) else (right,)
+                constants = [value.value for value in values if isinstance(value, syntax.Constant)]
                 if isinstance(left, syntax.Name):
-                    found += [(left.name, sign, value.value) for value in values if isinstance(value, syntax.Constant)]
-                elif isinstance(left, syntax.Constant) and isinstance(right, syntax.Name):
-                    found.append((right.name, syntax.TURNED.get(sign, sign), left.value))
+                    found += [(left.name, sign, value) for value in constants]
+                elif (line := syntax.line_of(left)) and line[1]:
+                    name, a, b = line
+                    sign = syntax.TURNED.get(sign, sign) if a < 0 else sign
+                    found += [(name, sign, (value - b) / a) for value in constants if isinstance(value, float)]
         return tuple(found)
 
     @property

@@ -109,6 +109,37 @@ TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}  #
 _DENIED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "in": "not in", "not in": "in"}
 
 
+def line_of(node: Node) -> tuple[str, float, float] | None:
+    """(x, a, b) of an expression a x + b of one column x; ("", 0, b) of a number, None of any other."""
+    match node:
+        case Name():
+            return node.name, 1.0, 0.0
+        case Constant(value=float(number)):
+            return "", 0.0, number
+        case Sign():
+            return _combined("*", line_of(node.operand), ("", 0.0, -1.0 if node.sign == "-" else 1.0))
+        case Arithmetic():
+            line = line_of(node.first)
+            for sign, part in node.rest:
+                line = _combined(sign, line, line_of(part))
+            return line
+    return None
+
+
+def _combined(
+    sign: str, one: tuple[str, float, float] | None, other: tuple[str, float, float] | None
+) -> tuple[str, float, float] | None:
+    if one is None or other is None:
+        return None
+    (x, a, b), (y, c, d) = one, other
+    if sign in ("+", "-") and (x == y or not x or not y):
+        turned = 1.0 if sign == "+" else -1.0
+        return x or y, a + turned * c, b + turned * d
+    if sign == "*" and not (x and y):
+        return x or y, a * d + c * b, b * d
+    return (x, a / d, b / d) if sign == "/" and not y and d else None
+
+
 def denied(node: Node) -> Node:
     """The condition that holds where this one is definitely false: a comparison with a missing cell is neither (Kleene 1938)."""
     match node:
