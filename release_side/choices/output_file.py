@@ -85,8 +85,10 @@ class Output:
         except OSError as error:
             found = "exists, so another publication to this file is under way, or was stopped"
             why = found if isinstance(error, FileExistsError) else f"cannot be made: {error.strerror}"
+            kept = os.path.lexists(partial)
+            drawn = f", what it drew, and counted, is in {partial}: release-side finish makes the release of it" if kept else ""
             raise PublishError(
-                f"{marker} {why}. Nothing is spent. Wait for it, remove what it left, or name another file."
+                f"{marker} {why}{drawn}. Nothing is spent now. Wait for it, remove what it left, or name another file."
             ) from None
         try:
             if os.path.lexists(partial):

@@ -198,14 +198,34 @@ def _ranges_of(release: ReleaseData, column: Number, value: float) -> tuple[Arra
     if features is None:
         around = code + _NEAR * np.ptp(column.bounds) * np.array([-1.0, 1.0])
         return around, around
-    kernel = features.kernel
-    finest = next((edges for other, edges in reversed(kernel.finer_tables) if other == j), kernel.edges[j])
     narrow, wide = (
         np.array([column.ends[0], *edges, column.ends[1]])[after : after + 2]
-        for edges in (finest, kernel.edges[j])
+        for edges in (_finest(features, j), features.kernel.edges[j])
         for after in [int(np.searchsorted(edges, code, side="right"))]
     )
     return narrow, wide
+
+
+def _finest(features: MarginFeatures, j: int) -> Sequence[float]:
+    kernel = features.kernel
+    return next((edges for other, edges in reversed(kernel.finer_tables) if other == j), kernel.edges[j])
+
+
+def finest_ranges(release: ReleaseData, question: object, values: Array, weights: Array) -> Array | None:
+    """(c, 3) of each range of a column of numbers in its finest table the first and the last value, increasing, and the mass of
+    rows there, of these values (n,) and weights, that are no atoms; None of another question, and without tables.
+    """
+    column, features = _column(release, question) if isinstance(question, str) else None, _tables(release)
+    if not isinstance(column, Number) or features is None:
+        return None
+    ends = FROM_SCALE[column.scale](
+        np.array([column.ends[0], *_finest(features, release.domain.position(column.name)), column.ends[1]])
+    )
+    first, last = column.multiples(ends[:-1], np.ceil), column.multiples(ends[1:], np.floor)
+    ranges = np.clip(np.column_stack([first, np.maximum(first, last)]), *column.natural_bounds)
+    here = np.clip(np.searchsorted(ranges[:, 0], values, side="right") - 1, 0, len(ranges) - 1)
+    smooth = np.where(np.isin(values, column._numbers(column.atoms)), 0.0, weights)
+    return np.column_stack([ranges, np.bincount(here, smooth, minlength=len(ranges))])
 
 
 def conditions_joined(asked: Expression) -> list[str]:

@@ -17,8 +17,9 @@ from scipy.special import ndtri
 
 from kmeanalyst.inference.estimate.error_model import Terms, total
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, largest_change, least_change
-from kmeanalyst.inference.estimate.population import Distribution, estimates, feasible_view, population_of, shown
+from kmeanalyst.inference.estimate.population import Distribution, Population, estimates, feasible_view, population_of, shown
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic
+from kmeanalyst.inference.estimate.unresolved import finest_ranges
 from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
@@ -111,7 +112,9 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
     def terms_at(at: float) -> Terms:
         return population.terms(population.influence(_at_most(x, at)))
 
-    curve = InverseCdf(support, cumulative, 0.5, 0.0, bounds, elsewhere, terms_at)
+    n = len(population.weights)
+    ranges = finest_ranges(population.release, asked, x[:n], population.weights) if isinstance(population, Population) else None
+    curve = InverseCdf(support, cumulative, 0.5, 0.0, bounds, elsewhere, terms_at, ranges)
     known: dict[float, float] = {}
 
     def errors_at(points: Sequence[float]) -> Array:
@@ -157,6 +160,7 @@ class InverseCdf(IntervalRule):
     bounds          what the quantile cannot leave: its interval there where q ± z·standard_error leaves (0, 1).
     elsewhere       (k,) increasing, the values that the quantile of another population may have.
     terms_at        x → the terms of the distribution function at x, as an Estimate has them.
+    ranges          (c, 3) see `finest_ranges`: one that has more mass than the error may have all of it at either end.
     also            values (k,), the function there and its errors there: where q ± z of these errors is passed, the quantile is not
                     further away.
     """
@@ -168,6 +172,7 @@ class InverseCdf(IntervalRule):
     bounds: tuple[float, float]
     elsewhere: Callable[[], Array]
     terms_at: Callable[[float], Terms]
+    ranges: Array | None = None
     also: tuple[Array, Array, Array] | None = None
 
     def before(self, x: float) -> float:
@@ -180,11 +185,18 @@ class InverseCdf(IntervalRule):
     def interval(self, z: float) -> tuple[float, float]:
         low, high = self.q - z * self.standard_error, self.q + z * self.standard_error
         low, high = (self.bounds[0] if low <= 0 else self.at(low)), (self.bounds[1] if high >= 1 else self.at(high))
-        if self.also is None:
-            return low, high
-        values, known, errors = self.also
-        below, above = values[known + z * errors < self.q], values[known - z * errors >= self.q]
-        return max([low, *below]), min([high, *above])
+        if self.also is not None:
+            values, known, errors = self.also
+            below, above = values[known + z * errors < self.q], values[known - z * errors >= self.q]
+            low, high = max([low, *below]), min([high, *above])
+        return min(low, self._end_of_range(low, 0)), max(high, self._end_of_range(high, 1))
+
+    def _end_of_range(self, x: float, end: int) -> float:
+        """The first or last value of the range that holds a value, if all of its mass may be there; else the value."""
+        if self.ranges is None:
+            return x
+        own = self.ranges[max(int(np.searchsorted(self.ranges[:, 0], x, side="right")) - 1, 0)]
+        return float(own[end]) if own[2] > self.standard_error else x
 
     @property
     def slope(self) -> float:

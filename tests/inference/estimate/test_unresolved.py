@@ -63,6 +63,28 @@ def test_a_value_that_no_row_has_may_have_all_the_mass_of_its_cell(margins):
     assert margins.probability("dose == 3.14159 or 7.7 == dose").standard_error > 1.5 * found.standard_error
 
 
+def test_a_value_is_told_from_others_as_little_in_a_list_and_times_a_number(margins):
+    alone, other = (margins.probability(f"dose == {value}") for value in (3.14159, 7.77777))
+    for same in ("dose * 2 == 6.28318", "dose in (3.14159,)", "1 - dose == -2.14159", "3.14159 == dose / 1"):
+        assert margins.probability(same).interval() == pytest.approx(alone.interval())
+    both = margins.probability("dose in (3.14159, 7.77777)")
+    assert both.interval()[1] == pytest.approx(alone.interval()[1] + other.interval()[1])
+
+
+def test_the_median_of_values_that_heap_reaches_to_the_ends_of_their_range():
+    """Four of five have 65,000, the first value of a range, and the rows that stand for them are anywhere in it."""
+    pay = np.where(np.arange(3000) % 5 > 0, 65_000, np.random.default_rng(0).integers(20_000, 180_000, 3000))
+    column = Integer(name="pay", lower=0, upper=200_000, edges=(30_000, 50_000, 65_000, 80_000))
+    table, domain = pd.DataFrame({"pay": pay, "sex": ["f", "m"] * 1500}), Domain((column, DOMAIN["sex"]))
+    for seed in range(3):
+        release = publish(table, domain, epsilon=1.0, delta=1e-6, uncounted=True, rehearsal=seed)
+        low, high = release.median("pay").interval()
+        assert low == 65_000 < high < 66_000
+    plain = publish(table.assign(pay=np.arange(3000) * 60), domain, epsilon=1.0, delta=1e-6, uncounted=True, rehearsal=0)
+    median = plain.median("pay")
+    assert median.interval_by.ranges[:, 2].max() < 0.1 and 80_000 < median.interval()[0] < 90_000 < median.interval()[1] < 110_000
+
+
 def test_a_value_that_few_rows_have_may_have_none_or_all_of_its_cell(margins):
     """How many rows the release has at a value says nothing of how many of its cell are there; an interval ends at 0."""
     there = float(margins.to_frame("fitted")["dose"].iloc[0])

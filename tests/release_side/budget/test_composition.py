@@ -60,9 +60,6 @@ def numerical_epsilon(spends: list[Spend], delta: float, interval: float = INTER
     return total.get_epsilon_for_delta(delta)
 
 
-# ---------------------------------------------------------------------- Gaussian releases
-
-
 def test_releases_of_multipliers_3_and_4_are_equivalent_to_one_of_2_4():
     """1/9 + 1/16 = 25/144, and √(144/25) = 2.4."""
     assert effective_multiplier([gaussian_of(3.0), gaussian_of(4.0)]) == pytest.approx(2.4, rel=1e-15)
@@ -120,9 +117,6 @@ def test_gaussian_noise_never_fits_a_budget_without_delta():
     assert not fits([gaussian(1e-3)], 1e5, 0.0)
     assert total_epsilon([gaussian(1e-3)], 0.0) == math.inf
     assert largest_epsilon_left([], 1e5, 0.0, delta=1e-6) == 0
-
-
-# ---------------------------------------------------------------------- pure releases
 
 
 def test_pure_releases_add_as_the_decimals_that_were_typed():

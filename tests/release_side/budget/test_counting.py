@@ -66,9 +66,6 @@ COMMANDS = ("publish", "exponential", "publish-function")
 counted = pytest.mark.parametrize("name", COMMANDS)
 
 
-# ---------------------------------------------------------------------- a ledger and a table, or --uncounted
-
-
 @counted
 @pytest.mark.parametrize(
     ("options", "said"),
@@ -104,9 +101,6 @@ def test_init_takes_a_budget_or_unlimited_and_makes_nothing_else(place):
         result = call("ledger", "init", place["other.ledger"], "--table", "open", *words.split())
         assert result.exit_code == 2 and "is --unlimited. Give one of the two" in result.stderr
         assert not Path(place["other.ledger"]).exists()
-
-
-# ---------------------------------------------------------------------- from Python
 
 
 @pytest.mark.parametrize(("choices", "times"), [([{}, {}], 1), ([{"uncounted": True}, {"rehearsal": 1}], 0)])
@@ -171,9 +165,6 @@ def test_units_are_counted_for_weak_and_not_their_rows():
     assert publish(UNITS, DOMAIN, **SMALL | {"delta": 1 / 30, "unit": "patient", "uncounted": True}).statement is not None
 
 
-# ---------------------------------------------------------------------- units of one kind
-
-
 def test_releases_that_protect_different_units_do_not_add_up(place):
     """At δ = 1e-6 two releases of ε = .9 are (1.31, 1e-6) together; a patient with ten visits has lost (12.05, 1e-6).
 
@@ -225,9 +216,6 @@ def statement_with(**changes: Any) -> Any:
 
 def of_unit(unit: Any) -> dict[str, Any]:
     return {"neighbouring": "replace-one-unit", "unit": unit}
-
-
-# ---------------------------------------------------------------------- choices that depend on earlier releases
 
 
 def spends(*asked: tuple[float, float, str]) -> list[Spend]:

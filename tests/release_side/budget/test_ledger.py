@@ -48,9 +48,6 @@ def processes(what: str, folder: Path, *numbers: int) -> Any:
     return json.loads(done.stdout)
 
 
-# ---------------------------------------------------------------------- what is recorded
-
-
 def test_what_is_recorded_is_read_back_bit_for_bit(ledger):
     ledger.init("people", unlimited=True)
     spends = [gaussian(0.1 + 0.2), laplace(1 / 3), Spend(0.1, 1e-7 / 3, GAUSSIAN, "zcdp", 1e3 / 7, 2**62, "generator")]
@@ -135,9 +132,6 @@ def test_neither_a_check_nor_showing_writes_or_creates_anything(ledger, tmp_path
     assert list(tmp_path.iterdir()) == [ledger.path]
 
 
-# ---------------------------------------------------------------------- several processes, and crashes
-
-
 @needs_fork
 def test_of_eight_processes_at_once_exactly_three_spend_a_budget_of_three_and_four_that_make_a_ledger_make_one(tmp_path):
     for *said, found in processes("race", tmp_path, 2, 8, 1):
@@ -218,9 +212,6 @@ def test_nothing_heavy_is_imported_to_record(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "l")], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
-
-
-# ---------------------------------------------------------------------- what is refused
 
 
 def test_a_name_that_cannot_be_printed_or_looks_like_another_is_refused(tmp_path):
@@ -388,9 +379,6 @@ def test_errors_of_the_disk_become_messages(ledger, monkeypatch):
         assert re.search(message, said) and "as the library" not in said
 
 
-# ---------------------------------------------------------------------- the command line
-
-
 def test_init_gives_a_budget_and_prints_it(tmp_path):
     path, other = str(tmp_path / "l"), str(tmp_path / "other")
     result = call("ledger", "init", path, "--table", "adult", "--epsilon", "2", "--delta", "1e-6")
@@ -457,9 +445,6 @@ def test_show_json_has_numbers_and_null_for_what_is_none_or_infinite(ledger):
     assert overspent["left"] == {"epsilon": 0.0, "delta": 0.0, "mechanism": LAPLACE}
     assert (unlimited["epsilon"], unlimited["delta"], unlimited["left"]) == (None, None, None)
     assert unlimited["releases"][0]["output"] is None
-
-
-# ---------------------------------------------------------------------- releases that protect units
 
 
 def test_facts_nested_too_deeply_are_no_facts():

@@ -75,9 +75,6 @@ def refuses_everything(ledger: Ledger) -> None:
     assert ledger.path.read_bytes() == before
 
 
-# ---------------------------------------------------------------------- what is changed is found
-
-
 def test_a_change_of_any_field_of_any_entry_is_found(ledger):
     assert len(ledger._file.entries()) == 7
     sound = ledger.path.read_bytes()
@@ -213,9 +210,6 @@ def test_a_second_budget_of_a_table_is_refused_however_it_was_written(tmp_path):
     assert "has a budget already" in ledger.verify().problems[0]
 
 
-# ---------------------------------------------------------------------- what a published digest reveals
-
-
 def test_no_digest_can_be_guessed_from_what_was_recorded(tmp_path):
     """The same entries at the same time have other digests in another ledger: each has a salt of its own."""
     seen = set()
@@ -262,9 +256,6 @@ def test_functions_and_draws_have_heads_too(ledger, tmp_path):
     heads = [read_function(function).statement.ledger_head, read_release(drawn).statement.ledger_head]
     recorded = [ledger.account(table).releases[-1].digest for table in ("census", "drawn")]
     assert heads == recorded and "ledger" in read_function(function).summary()
-
-
-# ---------------------------------------------------------------------- who may read it
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")

@@ -53,9 +53,6 @@ def assert_neighbours_are_within_the_sensitivity(table: Array, neighbour: Array,
     assert squared_distance(one.exact_sum, other.exact_sum) <= Fraction(one.sensitivity) ** 2
 
 
-# ---------------------------------------------------------------- the sensitivity
-
-
 @every_map
 def test_the_sensitivity_is_the_diameter_not_twice_the_diameter(maps: list[FeatureCase]):
     """Replace-one removes one row and adds another: the sum moves by φ(x) − φ(x′), at most the diameter."""
@@ -108,9 +105,6 @@ def test_hostile_cells_go_through_the_domain_and_the_door_without_a_trace():
         table = {name: list(values) for name, values in domain.decode(domain.draw(20, 0)).astype(object).items()}
         neighbour = {name: [cell, *values[1:]] for name, values in table.items()}
         assert_neighbours_are_within_the_sensitivity(domain.encode(table), domain.encode(neighbour), feature_map)
-
-
-# ---------------------------------------------------------------- the bound is enforced, not trusted
 
 
 @given(
@@ -213,9 +207,6 @@ def test_the_distance_of_any_two_tables_is_within_the_sensitivity(features, nonn
     assert squared_distance(one.exact_sum, other.exact_sum) <= Fraction(one.sensitivity * (1 + 1e-9)) ** 2
 
 
-# ---------------------------------------------------------------- the sum is exact in any order
-
-
 @every_map
 def test_the_sum_does_not_depend_on_pieces_order_or_workers(maps: list[FeatureCase], monkeypatch: pytest.MonkeyPatch):
     """It is the sum of each row's own integers, to the last bit."""
@@ -249,9 +240,6 @@ def test_the_measurement_reads_the_integers_in_units_of_the_mean():
         np.testing.assert_allclose(measurement.vector, feature_map(rows).mean(axis=0), atol=0.6 * feature_map.norm_bound / GRID)
         np.testing.assert_allclose(feature_mean(measurement.feature_map, rows), feature_map(rows).mean(axis=0), atol=1e-12)
         assert measurement.n_rows == 60 and measurement.feature_map is feature_map
-
-
-# ---------------------------------------------------------------- calibration, compared with 60 digits
 
 
 def test_the_noise_multiplier_keeps_its_promise_and_wastes_nothing():
@@ -342,9 +330,6 @@ HEADER = PrivacyStatement(**GOOD, taken_as_public=("N",), versions={"kmeanalyst"
 
 def test_a_statement_read_back_is_the_statement_written():
     assert PrivacyStatement.from_dict(HEADER).to_dict() == HEADER
-
-
-# ---------------------------------------------------------------- what is refused, from public facts alone
 
 
 PAIR = Claimed(np.zeros((1, 2)))

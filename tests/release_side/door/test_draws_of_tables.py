@@ -16,8 +16,6 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.measurement import choice_constant
 from release_side.door.mechanism import GaussianNoise, PublishError, RehearsalNoise
 
-# ---------------------------------------------------------------- draws of tables
-
 
 def chosen_scores(
     rows: Array, guesses: Array, step: int, *, allowance: float, count: int, codes: Any = None

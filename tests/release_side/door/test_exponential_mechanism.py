@@ -89,9 +89,6 @@ def probabilities(scores: Array, epsilon: float, sensitivity: int) -> Array:
         return np.array([float(w / sum(weights)) for w in weights])
 
 
-# ---------------------------------------------------------------------- whole scores
-
-
 def test_two_rows_by_hand():
     databases = databases_of(2, 1, n_rows=2, kernel=Indicator(2))
     assert databases.sensitivity == pytest.approx(2**20, abs=2)
@@ -186,9 +183,6 @@ def test_probabilities_of_neighbours_differ_by_at_most_e_to_the_epsilon():
         assert 0.5 * epsilon < worst <= epsilon * (1 + 1e-12)
 
 
-# ---------------------------------------------------------------------- the draw
-
-
 def drawn(databases: MultisetSampler, rows: Array, epsilon: float, times: int) -> Array:
     """How often the whole door gives each database."""
     place = {row.tobytes(): i for i, row in enumerate(databases.rows)}
@@ -268,9 +262,6 @@ def test_the_stated_excess_is_exceeded_no_more_often_than_said():
                 assert probabilities(scores, epsilon, databases.sensitivity)[beyond].sum() <= 1 - level
         expected = statement.score_scale * np.log(statement.n_databases / 0.05)  # type: ignore[operator]
         assert statement.excess(0.95) == pytest.approx(expected)
-
-
-# ---------------------------------------------------------------------- which row of the list a private row is
 
 
 def test_every_row_of_a_domain_has_its_own_index():
@@ -431,9 +422,6 @@ def test_the_ledger_counts_a_draw_by_its_epsilon_alone(tmp_path):
     message = r"a pure release of epsilon 0\.01, delta 0 does not fit.*no pure release fits"
     with pytest.raises(PublishError, match=message):
         published(epsilon=0.01, ledger=ledger, table="t")
-
-
-# ---------------------------------------------------------------------- the analyst's side
 
 
 def test_answers_say_that_the_privacy_error_is_not_known(tmp_path):

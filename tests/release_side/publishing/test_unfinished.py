@@ -86,6 +86,8 @@ def test_what_was_drawn_is_counted_once_is_not_replaced_and_tells_how_it_is_fini
         again = call("release-side", *words)
         assert again.exit_code == 1 and "holds what an earlier publication to this file drew" in again.stderr
         Path("t.kme.under-way").touch()  # as a killed publication leaves it
+        killed = call("release-side", *words)
+        assert killed.exit_code == 1 and "what it drew, and counted, is in t.kme.partial: release-side finish" in killed.stderr
         done = call("release-side", "finish", "t.kme.partial", "--ledger", "b.ledger", "--json")
         assert done.exit_code == 0 and json.loads(done.stdout)["output"] == "t.kme"
         release = ka.read_release("t.kme")
