@@ -313,22 +313,24 @@ def sampling(name: str) -> tuple[list[tuple[str, str]], np.ndarray, np.ndarray]:
     return [(asked.kind, asked.name) for asked in questions], truth, np.nanstd(values, axis=0)
 
 
+def released(table: pd.DataFrame, name: str, epsilon: float, seed: int, keep: str | None, kernel: str | None) -> Release:
+    path = Path(keep or "") / f"{name}-{epsilon:g}-{seed}{'-' + kernel if kernel else ''}.kme"
+    if keep and path.exists():
+        return read_release(path)
+    options: dict[str, Any] = {"kernel": kernel} if kernel else {}
+    release = publish(as_text(drawn(table, seed)), _domain(table), epsilon=epsilon, delta=DELTA, uncounted=True, **options)
+    if keep:
+        release.write(path)
+    return release
+
+
 def answers(setting: tuple[str, float, int, str | None, str | None]) -> tuple[np.ndarray, float]:
     """Value, error and ends (q, 4) of each question of one release, NaN where none was given, and seconds to the first."""
     name, epsilon, seed, keep, kernel = setting
     warnings.simplefilter("ignore")
     table = population(name)
-    domain = _domain(table)
-    path = Path(keep or "") / f"{name}-{epsilon:g}-{seed}{'-' + kernel if kernel else ''}.kme"
-    if keep and path.exists():
-        release = read_release(path)
-    else:
-        options: dict[str, Any] = {"kernel": kernel} if kernel else {}
-        release = publish(as_text(drawn(table, seed)), domain, epsilon=epsilon, delta=DELTA, uncounted=True, **options)
-        if keep:
-            release.write(path)
-    rows, seconds = [], []
-    for asked in Questions(table, domain).all():
+    release, rows, seconds = released(table, name, epsilon, seed, keep, kernel), [], []
+    for asked in Questions(table, _domain(table)).all():
         start = time.perf_counter()
         try:
             found = asked.of_release(release)

@@ -43,9 +43,6 @@ def assert_numbers(values: dict[str, Any], names: str) -> None:
         assert isinstance(values[name], int | float) and not isinstance(values[name], bool), (name, values[name])
 
 
-# ---------------------------------------------------------------------- JSON: one object, and numbers in it
-
-
 def test_mmd_test_json_has_the_fields_of_the_interface(files):
     result = call("kmeanalyst", "mmd-test", files.release, files.sample, "--json", "--level", "0.01")
     found = answer(result)
@@ -278,9 +275,6 @@ def test_nan_and_infinities_become_null_and_numpy_numbers_numbers():
     assert out == '{"a": null, "b": [null, null], "c": 1.5, "d": 3, "e": true, "f": ["ü"], "7": null}'
 
 
-# ---------------------------------------------------------------------- files that are there already
-
-
 def test_an_older_file_stays_as_it_was_when_a_publication_fails(files, tmp_path, monkeypatch):
     output = tmp_path / "o.kme"
     output.write_bytes(b"older")
@@ -369,9 +363,6 @@ def test_hostile_cells_show_nothing_on_the_terminal(files, tmp_path):
     assert open_private(tmp_path / "h.csv").count() == 500
 
 
-# ---------------------------------------------------------------------- help, versions and quick starts
-
-
 @pytest.mark.parametrize("module", ["kmeanalyst", "release_side"])
 def test_imports_and_help_load_nothing_heavy_and_packages_run_as_modules(module):
     command = {"kmeanalyst": "expect", "release_side": "publish"}[module]
@@ -400,9 +391,6 @@ def test_the_public_names_of_the_package_are_there():
     assert dir(kmeanalyst) == sorted(kmeanalyst.__all__)
     with pytest.raises(AttributeError, match="no attribute 'magic'"):
         kmeanalyst.magic  # noqa: B018
-
-
-# ---------------------------------------------------------------------- the demo
 
 
 @pytest.fixture

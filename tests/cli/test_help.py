@@ -86,9 +86,6 @@ def test_the_list_of_commands_is_whole_sentences():
         assert all(line[-1] in ".?" and not line.endswith("...") for line in listed), listed
 
 
-# ---------------------------------------------------------------------- the examples run as printed
-
-
 _AGE = '[[column]]\nname = "age"\nkind = "integer"\nlower = 17\nupper = 90\n'
 _ILL = '[[column]]\nname = "ill"\nkind = "boolean"\n'
 
@@ -173,9 +170,6 @@ def test_a_shell_would_lose_what_an_example_does_not_quote():
         words('kmeanalyst expect adult.kme "`hours-per-week` > 40"')
 
 
-# ---------------------------------------------------------------------- completion
-
-
 @pytest.mark.parametrize("program", MAINS)
 def test_shells_complete_commands_options_and_files(program):
     variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
@@ -196,9 +190,6 @@ def test_shells_complete_commands_options_and_files(program):
     environment = {**os.environ, variable: "zsh_source"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0 and f"#compdef {program}" in done.stdout
-
-
-# ---------------------------------------------------------------------- progress
 
 
 def test_a_progress_bar_appears_after_a_while_on_a_terminal_and_is_removed(monkeypatch, capsys):

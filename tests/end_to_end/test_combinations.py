@@ -54,9 +54,6 @@ def drawn() -> ka.Release:
     return release_side.publish(small_rows(400), SMALL, epsilon=50.0, delta=0.0, method="exponential", points=6, weak=True)
 
 
-# ---------------------------------------------------------------- texts
-
-
 def test_models_leave_texts_out_and_refuse_them_by_name(strings: ka.Release):
     model = ka.fit(LogisticRegression(), strings, "lab")
     assert model.report is not None
@@ -115,9 +112,6 @@ def test_no_file_has_strings_in_families_of_numbers(family: Any):
         family(Gaussian(1.0), TEXTS, {names[family]: np.zeros((3, 1))})
 
 
-# ---------------------------------------------------------------- cyclic columns
-
-
 def test_an_hour_is_a_feature_within_its_bounds_and_wraps():
     encoder = DomainEncoder([HOUR.to_dict()])
     assert encoder.transform(pd.DataFrame({"hour": [0.0, 6.0, 25.0]}))["hour"].tolist() == [0, 0.25, 1 / 24]
@@ -132,9 +126,6 @@ def test_points_of_cyclic_columns_stay_on_the_circle_in_every_family(family: str
     kernel = "table" if family == "fourier" else "laplacian:lengthscale=3"
     release = release_side.publish(frame, domain, family=family, kernel=kernel, points=40, features=200, **BUDGET)
     assert (release.to_frame()["hour"] >= 0).all() and (release.to_frame()["hour"] < 24).all()
-
-
-# ---------------------------------------------------------------- draws
 
 
 def test_a_draw_has_no_units_and_no_family():
@@ -163,9 +154,6 @@ def test_models_learn_from_drawn_rows_and_inherit_their_guarantee(drawn: ka.Rele
         ka.fit(LogisticRegression(), drawn, "ill", view="fitted")
     with pytest.raises(ValueError, match='cannot be "smoothed" here: there is no measurement'):
         ka.fit(LogisticRegression(), drawn, "ill", labels="smoothed")
-
-
-# ---------------------------------------------------------------- units
 
 
 def test_a_model_of_a_release_of_units_has_its_guarantee(rough_representation):

@@ -64,9 +64,6 @@ def test_every_exported_name_and_every_method_of_what_users_hold_has_an_example(
     assert not [name.name for name in names if not name.has_example], "no >>> example in a docstring"
 
 
-# ---------------------------------------------------------------------- the power of the tests above
-
-
 def test_examples_are_compared_word_by_word_and_number_by_number():
     for want, got, same in (
         ("age 10.39 0.36", "age  10.40 0.36", True), ("age 10.39", "age 10.70", False), ("age 10.39", "sex 10.39", False),

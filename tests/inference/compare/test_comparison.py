@@ -129,9 +129,6 @@ def verdicts(
     return np.array(columns), np.array(pairs)
 
 
-# ---------------------------------------------------------------- level
-
-
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])
 @pytest.mark.parametrize("method", sorted(MAPS))
 @pytest.mark.levels(but="margins-1.0")
@@ -158,9 +155,6 @@ def test_laplace_noise_holds_the_level_too(few_reference_rows):
 def test_small_samples_are_no_more_alarming():
     for p in verdicts("random-features", 8, n=1000, sample_size=40):
         assert (p <= 0.05).mean() <= 0.15
-
-
-# ---------------------------------------------------------------- what is flagged
 
 
 @pytest.mark.parametrize("method", sorted(MAPS))
@@ -191,9 +185,6 @@ def test_a_large_shift_elsewhere_does_not_spread_over_the_whole_table():
     found = ka.compare(release, population(5000, rng, shift=1.5))
     assert list(found.columns.index[found.columns["differs"]]) == ["x"]
     assert not found.pairs["differs"].any()
-
-
-# ---------------------------------------------------------------- functions and functionals
 
 
 def test_functions_of_a_column_are_of_mean_0_and_variance_1_and_see_no_other_column():
@@ -308,9 +299,6 @@ def test_of_many_columns_the_pairs_of_those_that_differ_most_are_tested(monkeypa
     assert any("pairs were tested among" in note for note in found.notes)
 
 
-# ---------------------------------------------------------------- differences
-
-
 def standardised_differences(release: Release, sample: SampleRows) -> tuple[pd.DataFrame, list[str]]:
     theirs = comparison._summed(sample.blocks(), release.domain)
     return comparison._standardised_differences(comparison._released(release), theirs, ("release", "sample"))
@@ -381,9 +369,6 @@ def test_a_column_that_is_missing_throughout_costs_the_others_nothing(mixed_rele
     found, notes = standardised_differences(mixed_release, SampleRows(mixed_release, frame))
     line = found.set_index(["column", "quantity"]).loc[("children", "mean")]
     assert np.isnan(line["difference"]) and any("children: fewer than two rows" in note for note in notes)
-
-
-# ---------------------------------------------------------------- the whole
 
 
 @pytest.mark.parametrize("name", ["mixed_release", "levels_release"])
@@ -459,9 +444,6 @@ def test_a_column_of_one_level_has_no_test_and_takes_none_from_the_others(method
     alone = pd.Series([found.overall.pvalue, found.columns.loc["x", "pvalue"], *found.pairs["pvalue"]]).dropna()
     assert found.pvalue == min(1.0, len(alone) * alone.min()) and len(alone) < 4
     assert found.to_dict()["columns"][1]["pvalue"] is None
-
-
-# ---------------------------------------------------------------- two tables of rows
 
 
 def test_two_tables_hold_the_level_of_the_family_and_show_what_moved():

@@ -116,9 +116,6 @@ def test_the_result_says_what_it_assumes_and_how_much_is_seen():
     assert related.to_text().startswith("The columns depend on each other (p < 1e-09") and related.hypothesis == "independence"
 
 
-# ---------------------------------------------------------------- refusals
-
-
 def test_questions_that_make_no_sense_are_refused(mixed_release, foreign_release):
     domain = Domain((NUMBERS["a"], Categorical(name="one", levels=("only",))))
     features = MarginFeatures(kernel_from_spec("margins", domain))  # type: ignore[arg-type]

@@ -74,9 +74,6 @@ def crosstab(rows: np.ndarray, *columns: int) -> np.ndarray:
     return np.bincount(np.ravel_multi_index(rows[:, columns].T, sizes), minlength=np.prod(sizes)).reshape(sizes)
 
 
-# ---------------------------------------------------------------- the tables
-
-
 def test_a_measured_table_is_the_crosstab_in_the_order_asked_for():
     rng = np.random.default_rng(0)
     rows = codes(500, rng)
@@ -124,9 +121,6 @@ def test_the_rarest_cells_are_merged_and_neighbours_where_there_is_an_order():
     np.testing.assert_array_equal(sorted(by_order.T.tolist()), [[0, 0, 1, 1], [1, 1, 0, 0]])
     in_noise, clear = merged_cells((shares, shares), (2.5e-3, 1e-4), (levels, ordered), 0.0)
     assert (in_noise.shape, clear.shape) == ((4, 3), (4, 4))
-
-
-# ---------------------------------------------------------------- the tests
 
 
 def test_without_noise_the_statistic_is_pearsons():
@@ -239,9 +233,6 @@ def test_a_test_as_plain_values_and_as_text():
     assert plain["columns"] == ["a", "c"] and len(plain["cells"]) == 6 and plain["cells"][1]["cell"] == ["p", "y"]
     assert plain["cells"][1]["share"] == found.table.loc["p", "y"]
     assert repr(found).startswith("a × c: χ² = ")
-
-
-# ---------------------------------------------------------------- refusals
 
 
 def test_tables_that_were_not_measured_are_refused_with_what_would_help(foreign_release, levels_release):

@@ -49,9 +49,6 @@ def private() -> Release:
         return publish(table, DOMAIN, epsilon=1, delta=1e-6, kernel="margins", target="died", rehearsal=1, uncounted=True)
 
 
-# ---------------------------------------------------------------- odds ratios
-
-
 def tables(frame: pd.DataFrame) -> list[np.ndarray]:
     return [
         np.array([[((own["died"] == d) & (own["arm"] == arm)).sum() for arm in ("new", "old")] for d in (True, False)])
@@ -94,9 +91,6 @@ def test_a_combination_that_may_be_empty_leaves_odds_of_0_or_without_an_end():
         1.96 * np.sqrt(1 + 1 / 19 + 1 / 25 + 1 / 15)), rel=1e-3)  # fmt: skip
     other = few.odds_ratio("not (died)", "arm == 'new'")
     assert other.interval()[1] == np.inf and other.to_dict()["interval"][0] == pytest.approx(1 / found.interval()[1])
-
-
-# ---------------------------------------------------------------- survival
 
 
 def test_on_plain_rows_the_curve_is_kaplans_and_meiers():
@@ -165,9 +159,6 @@ def test_a_pair_that_was_not_measured_is_said(private):
                for note in private.survival("time", "arm == 'new' and dose > 0.5").notes)  # fmt: skip
 
 
-# ---------------------------------------------------------------- standardised rates
-
-
 def test_a_standardised_rate_is_the_mean_of_the_groups_in_these_shares():
     release = plain(2000, 9)
     by_site = release.groupby("site").probability("died")
@@ -184,9 +175,6 @@ def test_in_its_own_shares_the_rate_is_the_crude_one(private):
     own = dict(private.histogram("site")["probability"])
     found, crude = private.standardised("died", by="site", population=own), private.probability("died")
     assert found.value == pytest.approx(crude.value, rel=1e-6)
-
-
-# ---------------------------------------------------------------- refusals
 
 
 def test_what_has_no_rate_is_refused():

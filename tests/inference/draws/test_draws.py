@@ -77,9 +77,6 @@ def test_what_cannot_be_drawn_is_refused():
     refusals.check(Path(__file__).parent / "refusals.txt", lambda text: eval(text, names))
 
 
-# ---------------------------------------------------------------------- weights of rows
-
-
 def test_positive_weights_by_hand():
     """Two rows of 1/2 and one function, 1 at the first: targets of .8 and of 1.5, with a small ridge.
 
@@ -151,9 +148,6 @@ def test_pairs_of_columns_keep_their_error_in_a_table_of_many_columns():
     assert np.all((ratio > 0.7) & (ratio < 1.3)) and ratio.mean() > 0.85, ratio
     cut = np.maximum(p[:, None] + drawn, 0.0)
     assert ((values.T @ (cut / cut.sum(axis=0))).std(axis=1) / wanted).mean() < 0.7
-
-
-# ---------------------------------------------------------------------- folders and the command line
 
 
 def test_a_folder_of_draws_names_its_rule(tmp_path):

@@ -116,9 +116,6 @@ def test_errors_in_blocks_are_those_at_once(mixed_release, monkeypatch: pytest.M
     pd.testing.assert_frame_equal(table(mixed_release, "city", "married"), at_once, rtol=1e-9)
 
 
-# ---------------------------------------------------------------- thinning
-
-
 GRAM = Gaussian.gram
 
 

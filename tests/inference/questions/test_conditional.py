@@ -58,9 +58,6 @@ def regression(release: Release, *columns: str, **options) -> Smoother:
     return smoother(release, columns, **({"where": None, "view": None, "kernel": None} | options))
 
 
-# ---------------------------------------------------------------- the weights
-
-
 def test_conditional_weights_solve_the_weighted_ridge_twice(cloud):
     """g = b + Σ_j c_j k(x_j, ·): (KW + λ)a = K-side of one step with a free constant; the second step fits the residuals."""
     smooth = regression(cloud, "x", kernel=Gaussian(1.0))
@@ -108,9 +105,6 @@ def test_a_further_condition_is_exact(cloud):
     wanted = part.conditional_expectation("y", given={"x": [-1.0, 0.5]})
     assert [e.value for e in found] == pytest.approx([e.value for e in wanted], rel=1e-9)
     assert found[0].question == "y | x = -1, b"
-
-
-# ---------------------------------------------------------------- the derivative and the bias
 
 
 def test_the_influence_function_is_the_derivative_by_each_weight(cloud):
@@ -177,9 +171,6 @@ def test_the_kernel_has_no_scale_below_an_eighth_of_the_range(mixed_domain):
     assert age.lengthscales == pytest.approx([73 / 8, 73 / 4, 73 / 2, 73])
     assert school == MultiScale(lengthscales=(1.0, 2.0))
     assert city == table_kernel(domain).kernels[2]
-
-
-# ---------------------------------------------------------------- what is given, and what answers note
 
 
 def test_lists_frames_and_single_values_ask_the_same(mixed_release):
@@ -249,9 +240,6 @@ def test_many_points_are_spanned_by_some(monkeypatch):
     full = plain(rows).conditional_expectation("y", given={"x": 0.5}).value
     monkeypatch.setattr(conditional, "_BASIS", 100)
     assert plain(rows).conditional_expectation("y", given={"x": 0.5}).value == pytest.approx(full, abs=0.02)
-
-
-# ---------------------------------------------------------------- the amplitude
 
 
 GIVEN = [-2.5, -1.5, -0.75, 0.0, 0.75, 1.5, 2.5]

@@ -56,9 +56,6 @@ def plain() -> Release:
     return weighted(p / p.sum())
 
 
-# ---------------------------------------------------------------------- values
-
-
 def test_moments_are_those_of_numpy(plain):
     w, frame = plain.weights, plain.to_frame()
     rows = frame[["x", "y", "n"]].to_numpy()
@@ -180,9 +177,6 @@ def test_values_where_the_condition_fails_do_not_matter(mixed_release):
         mixed_release.mean("children", where="age > 0")
 
 
-# ---------------------------------------------------------------------- regression
-
-
 def test_levels_that_never_occur_are_left_out_with_a_note(plain):
     fit = plain.glm("y ~ x + job", where="job != 'a'")
     assert fit.names == ("intercept", "x", "job == 'c'")
@@ -216,9 +210,6 @@ def test_the_influence_is_the_derivative_by_each_points_weight():
             up, down = (statistic(weighted(weights + sign * step * np.eye(40)[m])).value for sign in (1, -1))
             assert influence[m] == pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-6)
         assert np.abs(influence[[0, 7, 19, 33]]).max() > 1e-3
-
-
-# ---------------------------------------------------------------------- views
 
 
 def test_correlation_matrices_are_positive_semi_definite_in_the_probability_view(signed):
@@ -274,9 +265,6 @@ def test_every_answer_names_its_view(signed):
         assert signed.glm("x ~ y", view=view).view == view
     assert signed.var("x").view == "signed" and signed.quantile("x", 0.5).view == "probability"
     assert set(signed.groupby("job").quantile("x")["view"]) == {"probability"}
-
-
-# ---------------------------------------------------------------------- groups, histograms, tables
 
 
 def test_every_row_is_in_exactly_one_group(mixed_domain):
@@ -362,9 +350,6 @@ def test_a_group_without_weight_is_not_a_number_and_says_why(plain):
     found = plain.groupby("job", where="job != 'b'").mean("x")
     assert np.isnan(found.loc["b", "value"]) and "probability 0" in found.loc["b", "note"]
     assert np.isfinite(found.drop("b")["value"]).all()
-
-
-# ---------------------------------------------------------------------- edges and refusals
 
 
 def test_names_and_levels_longer_than_a_line_are_asked_like_any_other():
