@@ -19,7 +19,7 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells
 
 OF_COLUMNS = 0.25  # κ₁ of single columns: wide enough that sums of little noise are followed
-_LEAST = 1e-18  # variance of a share; exact counts have none
+_LEAST, _INVERTIBLE = 1e-18, 1e-12  # variances of a share: exact counts have none, and their equations could not be solved
 _OF_EVEN, _DROWNED = 0.5, 4.0  # κ of a column about even shares; times the noise: where that is a share's square, noise drowns it
 _MOST = 2000  # cells, the most frequent ones: others are answered by the rows
 
@@ -62,7 +62,7 @@ class ColumnSums:
         used = np.sort(used[np.argsort(-shares[used], kind="stable")[:_MOST]])
         among = indicators[:, used]
         covariance = (among.T @ (among * weights[:, None])).toarray() - np.outer(shares[used], shares[used])
-        gain = np.linalg.inv(covariance + np.diag(noise[used]) / OF_COLUMNS)
+        gain = np.linalg.inv(covariance + np.diag(np.maximum(noise[used], _INVERTIBLE)) / OF_COLUMNS)
         spare = np.divide(noise, whole, out=np.zeros(size), where=whole > 0)
         of_features = (sums * noise[:, None]).tocsr()
         return cls(indicators, weights, columns, shares, noise, of_features, spare, used, (gain + gain.T) / 2)
