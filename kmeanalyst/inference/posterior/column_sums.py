@@ -93,7 +93,7 @@ class ColumnSums:
         some = self.noise > 0
         means = (self.indicators.T @ (self.weights[:, None] * centred)) / np.where(some, self.shown, 1.0)[:, None]
         usual = (self.shown + 1 / (self.columns.T @ self.columns.sum(axis=1))) / 2
-        prior = _OF_EVEN * usual * (1 - usual) + _LEAST
+        prior = _OF_EVEN * np.maximum(usual * (1 - usual), _INVERTIBLE)
         share = np.where(some, np.minimum(_DROWNED * self.noise / np.where(some, self.shown, 1.0) ** 2, 1.0), 0.0)
         left = (share * prior * self.noise / (self.noise + prior))[:, None]
         own = self.columns @ (left * means) / np.maximum(self.columns @ left, _LEAST)

@@ -123,6 +123,17 @@ def test_answers_follow_the_sums_of_all_tables_over_the_cells_of_a_column(fit: P
     np.testing.assert_allclose(columns.calibrated(p[:, None], found)[:, 0], by_hand, rtol=1e-9)
 
 
+def test_a_column_of_one_cell_has_no_part_in_errors():
+    """Its share is 1 but for rounding, above or below."""
+    domain = Domain((*DOMAIN.columns, Categorical(name="country", levels=("c",))))
+    features, rng = MarginFeatures(margin_kernel(domain)), np.random.default_rng(0)
+    rows = np.column_stack([table(500, rng), np.zeros(500)])
+    for _ in range(10):
+        p = rng.dirichlet(np.full(500, 5.0))
+        found = posterior_around(measured(features, rows, noise_scale=NOISE_SCALE), rows, p, 0.02, 60.0)
+        assert all(np.isfinite(part).all() for part in parts_of(found, questions(rows[:, :5])).values())
+
+
 def test_sums_of_a_column_leave_out_what_rules_exclude(measurement: Measurement):
     """Rich is nobody who works at e: the noise on that cell has no part in either share."""
     domain = replace(DOMAIN, rules=(Rule("never", "work == 'e' and rich"),))
