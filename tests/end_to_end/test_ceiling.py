@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_544,
-    "kmeanalyst/inference": 13_496,
+    "kmeanalyst/inference": 13_500,
     "kmeanalyst/kernels": 3_223,
     "kmeanalyst/learning": 2_855,
     "kmeanalyst/plots": 771,

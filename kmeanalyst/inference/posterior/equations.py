@@ -279,7 +279,7 @@ class Equations:
     covariance: FeatureCovariance
     spread: float
     noise_variance: float
-    inverse: Any  # nearly: `_Blocks`; of few features the inverse itself
+    inverse: Any  # nearly: `_Blocks` or an identity; of few features the inverse itself
 
     @classmethod
     def of(cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float) -> Equations:

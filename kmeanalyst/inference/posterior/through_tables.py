@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.sparse import eye_array
 
 from kmeanalyst.inference.posterior.column_sums import ColumnSums
 from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance, solvable_noise, until
@@ -26,6 +27,7 @@ _FIRST_SPREAD = 0.005  # κ at first
 _SPREAD_STEPS, _STEPS_OF_PROBES = 8, 15  # most updates of κ, and steps of the solver in each
 _CAUTION = 1.2  # factor on κ and its standard error
 _LEFT = 1e-3  # of what a first step adds, to which a second one is solved for
+_MORE_CELLS = 1.5  # times as many as rows
 _NEARLY = 1e-4  # probes are solved for to this share
 
 
@@ -42,7 +44,9 @@ def spread_from_independence(
     probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
     B = np.column_stack([measurement.with_even_noise(measurement.vector) - covariance.mean, probes])
     kappa, variance = _FIRST_SPREAD, measurement.noise_scale**2
-    system = Equations.of(covariance, measurement.feature_map, kappa, variance)
+    system = Equations(covariance, kappa, variance, eye_array(len(covariance.mean), format="csr"))
+    if len(covariance.mean) <= _MORE_CELLS * n:  # of more, blocks cost more than the few steps that they save
+        system = Equations.of(covariance, measurement.feature_map, kappa, variance)
     for _ in range(_SPREAD_STEPS):
         system = replace(system, spread=kappa, noise_variance=solvable_noise(variance, covariance, kappa))
         found = system.solved(B, until(_NEARLY), most=_STEPS_OF_PROBES)
