@@ -58,8 +58,7 @@ class ColumnSums:
         there = (precision > 0) & (shares > 0)
         noise = np.where(there, 1 / np.where(there, precision, 1.0), 0.0)
         whole = columns.T @ (columns @ noise)
-        used = np.flatnonzero(there)
-        used = np.sort(used[np.argsort(-shares[used], kind="stable")[:_MOST]])
+        used = np.sort(np.argsort(-np.where(there, shares, -1.0), kind="stable")[: min(_MOST, there.sum())])
         among = indicators[:, used]
         covariance = (among.T @ (among * weights[:, None])).toarray() - np.outer(shares[used], shares[used])
         gain = np.linalg.inv(covariance + np.diag(np.maximum(noise[used], _INVERTIBLE)) / OF_COLUMNS)
@@ -74,15 +73,12 @@ class ColumnSums:
 
     def calibrated(self, weights: Array, shares: Array) -> Array:
         """Weights (n, k) of the rows moved until their cells have these shares (T, k), nearly."""
-        return weights + self.weights[:, None] * self._at_rows(self.gain @ (shares - self.indicators.T @ weights)[self.used])
+        return weights + self.weights[:, None] * self._at_rows(self._gained(shares - self.indicators.T @ weights))
 
     def part(self, centred: Array) -> tuple[Array, Array]:
         """Of functions (n, k) of mean 0 the part (n, k) that the sums answer, made of functions of single columns; and a (F, k)."""
-        found = self.gain @ (self.indicators.T @ (self.weights[:, None] * centred))[self.used]
-        cells = np.zeros((len(self.spare), found.shape[1]))
-        cells[self.used] = found
-        spare = self.columns.T @ (self.columns @ (self.spare[:, None] * cells))
-        return self._at_rows(found), self.of_features.T @ (cells - spare)
+        cells = self._gained(self.indicators.T @ (self.weights[:, None] * centred))
+        return self._at_rows(cells), self.of_features.T @ (cells - self.columns.T @ (self.columns @ (self.spare[:, None] * cells)))
 
     def drowned(self, centred: Array) -> Array:
         """(T, k) along which shares are off where noise drowns them, for functions (n, k) of mean 0: rows followed it alone.
@@ -99,8 +95,14 @@ class ColumnSums:
         own = self.columns @ (left * means) / np.maximum(self.columns @ left, _LEAST)
         return np.asarray(np.sqrt(left) * (means - self.columns.T @ own))  # they sum to 1
 
-    def _at_rows(self, used: Array) -> Array:
-        found = self.indicators[:, self.used] @ used
+    def _gained(self, shares: Array) -> Array:
+        """The gain times numbers (T, k) of the cells: 0 of those that are not used."""
+        cells = np.zeros_like(shares)
+        cells[self.used] = self.gain @ shares[self.used]
+        return cells
+
+    def _at_rows(self, cells: Array) -> Array:
+        found = self.indicators @ cells
         return found - self.weights @ found
 
 
@@ -126,5 +128,5 @@ def _sums(measurement: Measurement, ends: Array, allowed: AllowedCells | None) -
                 values = kept.ravel() * precision[cells] / square**0.5 * even[start:stop]
                 entries.append(np.stack([cells + ends[j], np.arange(start, stop), values]))
     cells, numbers, values = np.hstack(entries)
-    shape = (len(precisions), len(even))
-    return coo_array((values, (cells.astype(np.intp), numbers.astype(np.intp))), shape=shape).tocsr(), precisions
+    at = cells.astype(np.intp), numbers.astype(np.intp)
+    return coo_array((values, at), shape=(len(precisions), len(even))).tocsr(), precisions

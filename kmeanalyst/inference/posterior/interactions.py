@@ -55,8 +55,7 @@ class Interactions:
     within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
     pairs     the columns of each pair, and of each larger set that was counted or scored.
     spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score, and
-              infinite where nobody looked;
-                        usual (P,) the distance that its score leaves likely, 0 where nothing was scored;
+              infinite where nobody looked; usual (P,) what its score leaves likely, 0 where nothing was scored;
     squared (P,) correlation of its columns' ranks that may be: a normal pair's is about the squared distance that its
               score alone says. 0 or NaN of larger sets.
     further   κ of all other sets; that of single columns is `OF_COLUMNS`.

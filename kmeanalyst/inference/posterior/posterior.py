@@ -144,8 +144,7 @@ class Posterior:
         """a (F, k) of centred means (m, k): of the sums of columns, and of what these leave."""
         alone, of_columns = (0.0, 0.0) if self.columns is None else self.columns.part(centred)
         rest = centred - alone
-        # the squared error before the first step
-        most = self.spread * (self._p @ rest**2) + self._p @ centred**2 / self.n_rows
+        most = self.spread * (self._p @ rest**2) + self._p @ centred**2 / self.n_rows  # the squared error before the first step
         blocks = [slice(first, first + _TOGETHER) for first in range(0, centred.shape[1], _TOGETHER)]
         return np.hstack([self._solved_together(rest[:, block], most[block]) for block in blocks]) + of_columns
 
