@@ -27,6 +27,7 @@ from kmeanalyst.releases.expressions import Expression, ExpressionError, parse, 
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.rules.compiled import asked_of
 from kmeanalyst.releases.rules.rule import DERIVE
+from kmeanalyst.representation.tables.within_cells import heaps, sizes_within
 
 _NEAR = 0.02  # of a column's range: a smooth measurement does not distinguish values that are nearer
 AT_EDGES = 0.1  # of a range's mass may be at its first value beyond an even share: .13 to .03 in real tables
@@ -121,7 +122,7 @@ def _mass_between(release: ReleaseData, name: str, asked: Sequence[tuple[str, fl
 def single_values(
     release: ReleaseData, asked: Expression, frame: pd.DataFrame, weights: Array
 ) -> Iterator[tuple[str, float, Array, float]]:
-    """Columns of numbers with the values, no atoms, that it asks for; the ends (2,), encoded, of the range that holds a value; and
+    """Columns of numbers with the values, no atoms, that it asks for, encoded; the ends (2,) of the range that holds a value; and
     by how much probability the share of it that the rows (n,) have may be wrong.
     """
     if release.measurement is None:
@@ -134,7 +135,7 @@ def single_values(
             continue
         share, least, most = _mass_near(release, name, value, frame, weights)
         if _is_alone(release, column, value) or most - share > _ROUNDING:  # else the rows' share is what was measured
-            yield name, value, _ranges_of(release, column, value)[1], max(most - share, share - least)
+            yield name, column._encode_one(value), _ranges_of(release, column, value)[1], max(most - share, share - least)
 
 
 def _compared(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, str, float]]:
@@ -146,19 +147,53 @@ def _compared(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, st
 
 
 def values_at_edges(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, float, Array, Array]]:
-    """Columns of steps with the values that it compares them with, if these begin a range of several, and the ends (2,), encoded,
-    of that range and of the one in tables of pairs.
+    """Columns of numbers with the values, encoded, that it compares them with, if these begin a range of several, and the ends
+    (2,), encoded, of that range and of the one in tables of pairs.
 
     Ranges begin at round numbers, where values heap: `AT_EDGES` of the wider mass may be there, which decides between < and <=.
     """
     for name, _, value in _compared(release, asked) if _tables(release) else ():
         column: Any = release.domain[name]
-        if not column.grain or value in column._numbers(column.atoms) or _is_alone(release, column, value):
+        if value in column._numbers(column.atoms) or _is_alone(release, column, value):
             continue
         narrow, wide = _ranges_of(release, column, value)
         first = column.multiples(np.array(value), np.ceil)
-        if np.isclose(column._scaled(first - column.grain / 2), narrow[0]):
-            yield name, value, narrow, wide
+        if np.isclose(column._scaled(first - column._half), narrow[0]):
+            yield name, column._encode_one(value), narrow, wide
+
+
+def heaps_cut(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, list[float], Array, float]]:
+    """Columns of numbers with values of a range in which values heap, by its neighbours' counts, and that a comparison may cut: its
+    ends (2,), encoded, and the most, at 95 %, that one value of it may have.
+    """
+    for name, _, value in _compared(release, asked):
+        column: Any = release.domain[name]
+        fine, (low, high) = _fine_shares(release, column), column.natural_bounds
+        if fine is None or not low <= value <= high or _is_alone(release, column, value):
+            continue
+        ends, shares, noise = fine
+        place = int(np.clip(np.searchsorted(ends, column._encode_one(value), side="right") - 1, 0, len(shares) - 1))
+        more, deviation = heaps(sizes_within(column, ends, tuple(column.atom_codes)), shares, noise)
+        if more[place]:
+            within = ends[place] + np.array([_ROUNDING, 1 - _ROUNDING]) * (ends[place + 1] - ends[place])
+            tried = [one for one in (*column.rounded(within), column._encode_one(value)) if one not in column.atom_codes]
+            yield name, tried, ends[place : place + 2], float(more[place] + _Z * deviation[place])
+
+
+def _fine_shares(release: ReleaseData, column: Number) -> tuple[Array, Array, float] | None:
+    """The ends (R + 1,), encoded, of the ranges of a column's finest table, their noisy shares (R,), and the deviation of these."""
+    measurement, features, j = release.measurement, _tables(release), release.domain.position(column.name)
+    of_column = [t for t, (other, _) in enumerate(features.kernel.finer_tables) if other == j] if features else []
+    if measurement is None or features is None or not of_column:
+        return None
+    number = len(features.kernel.edges) + of_column[-1]
+    for group in features.groups:
+        for table, square, (first, _) in zip(group.tables, group.squares, group.ranges, strict=True):
+            if table == (number,):
+                ends = np.array([column.ends[0], *features.kernel.finer_tables[of_column[-1]][1], column.ends[1]])
+                values, variances = (each[first : first + len(ends) - 1] for each in (measurement.vector, measurement.variances))
+                return ends, values / square**0.5, float(np.sqrt(np.median(variances) / square))
+    return None
 
 
 def mass_of_equals(release: ReleaseData, asked: Expression, frame: pd.DataFrame, weights: Array) -> float:
@@ -377,7 +412,7 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
                 f"values within ranges were not distinguished. {words.written(rule.columns[0])} = {rule.text} was measured: ask it"
             )
     if numbers:
-        how = ", or a table with a column of what compares them" if len(numbers) == 2 else ""
+        how = ", or a table with a column of what compares them" if len(numbers) == 2 else ", or an atom where values heap,"
         which, edges = " and ".join(numbers), f"A domain with edges where the question changes{how} does"
         return f"values within the ranges of {which} were not distinguished. {edges}"
     return ""  # its cells were counted

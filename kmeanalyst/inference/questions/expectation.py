@@ -175,27 +175,35 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
 
 def _of_single_values(population: Population, asked: Expression, answer: float) -> float:
     """By how much the answer may be off, as values that it asks for may have more or less mass than the rows say."""
-    given, view = population.given, cast(View, population.view)
-    whole = population if given is None else population_of(population.release, view=view)
+    whole = _whole(population)
     frame = whole.model.frame.iloc[: len(whole.weights)]
     square, equal = 0.0, unresolved.mass_of_equals(whole.release, asked, frame, population.weights)
     if equal > 0 and equal - answer > _ROUNDING and len(unresolved.conditions_joined(asked)) == 1:
         square = max(equal - answer, answer) ** 2
-    for name, value, ends, departs in unresolved.single_values(whole.release, asked, frame, whole.weights):
-        moved, mass = _moved(population, asked.text, whole, name, value, _codes(population, name), ends)
+    for name, code, ends, departs in unresolved.single_values(whole.release, asked, frame, whole.weights):
+        moved, mass = _moved(population, asked.text, whole, name, code, _codes(population, name), ends)
         square += (departs * moved / mass) ** 2 if mass > 0 else departs**2
     return float(np.sqrt(square))
 
 
 def _of_heaps(population: Population, asked: Expression) -> float:
-    """By how much the answer may be off, as mass may heap at the first value of a range with which it compares."""
-    square = 0.0
-    for name, value, narrow, wide in unresolved.values_at_edges(population.release, asked):
+    """By how much the answer may be off, as values may heap where it cuts a range, or at the first value of one."""
+    square, whole = 0.0, _whole(population)
+    for name, code, narrow, wide in unresolved.values_at_edges(population.release, asked):
         codes = _codes(population, name)
-        moved, mass = _moved(population, asked.text, population, name, value, codes, narrow)
+        moved, mass = _moved(population, asked.text, population, name, code, codes, narrow)
         around = float(population.weights @ ((codes >= wide[0]) & (codes < wide[1])))
-        square += (min(unresolved.AT_EDGES * around, mass) * moved / mass) ** 2 if mass > 0 else 0.0
+        square += (min(unresolved.AT_EDGES * around, mass / _Z) * moved / mass) ** 2 if mass > 0 else 0.0
+    for name, tried, ends, most in unresolved.heaps_cut(population.release, asked):
+        codes = _codes(population, name)
+        share = most / max(float(whole.weights @ ((codes >= ends[0]) & (codes < ends[1]))), most)
+        moves = [abs(_moved(population, asked.text, population, name, code, codes, ends)[0]) for code in tried]
+        square += (share * max(moves, default=0.0) / _Z) ** 2
     return float(np.sqrt(square))
+
+
+def _whole(population: Population) -> Population:
+    return population if population.given is None else population_of(population.release, view=cast(View, population.view))
 
 
 def _codes(population: Population, name: str) -> Array:
@@ -203,7 +211,7 @@ def _codes(population: Population, name: str) -> Array:
 
 
 def _moved(
-    population: Population, question: str, source: Population, name: str, value: float, codes: Array, ends: Array
+    population: Population, question: str, source: Population, name: str, code: float, codes: Array, ends: Array
 ) -> tuple[float, float]:
     """How the answer changes as all rows within a range move to a value of it; and their mass elsewhere, in another population."""
     inside = (codes >= ends[0]) & (codes < ends[1])
@@ -211,7 +219,6 @@ def _moved(
     if not inside.any():
         return 0.0, 0.0
     column = population.release.domain[name]
-    code = column._encode_one(value)
     moved = with_columns(rows, {name: column.decode(np.array([code])).iloc[0]})
     apart = population.values_at(question, moved) - population.values_at(question, rows)
     elsewhere = codes[inside] != code

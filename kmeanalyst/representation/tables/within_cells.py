@@ -16,7 +16,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
-from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, Date, Number
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.views import systematic_indices
@@ -25,6 +25,8 @@ _STEPS = 200  # steps of L-BFGS
 _DEVIATIONS = (0.25, 0.5, 1.0, 2.12)  # prior standard deviations of the logits
 _EMPTY = -40.0  # logit of a range without values of the column
 _TRIES = 50  # tries to draw a value in a range
+_CLOSE = 1e-9  # of a multiple, relative to its unit
+_HEAPED = 4.0  # deviations by which a range stands out of its neighbours
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,14 @@ class FineRanges:
     ends            (R + 1,) of the ranges, in encoded units.
     cell            (R,) the cell that contains each range, increasing.
     probabilities   (R,) those of a cell sum to 1.
+    heaped, at      (R,) the share of each that is at one value, and the roundest value, encoded, that it has.
     """
 
     ends: Array
     cell: Array
     probabilities: Array
+    heaped: Array
+    at: Array
 
 
 def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict[int, FineRanges]:
@@ -67,22 +72,57 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
         of_parent = shares[begins[j] + cell] * above.probabilities[inside]
         own, noises = (each[first : first + len(cell)] / height for each in (values, deviations))
         noise = float(np.median(noises))
-        sizes = _sizes(column, ends, kernel.atoms[j])
+        sizes, more = sizes_within(column, ends, kernel.atoms[j]), np.zeros(len(cell))
         if isinstance(column, Number) and sizes.any():
-            coarse = shares[begins[j] : begins[j] + len(above.ends) - 1][np.unique(cell)]
-            sizes = smooth_shares(ends, sizes, cell, coarse, own, noise)
+            more = heaps(sizes, own, noise)[0]
+            of_cells, place = np.unique(cell, return_inverse=True)
+            coarse = np.maximum(shares[begins[j] + of_cells] - np.bincount(place, more), 0.0)
+            smooth = smooth_shares(ends, sizes, cell, coarse, own - more, noise)
+            sizes = smooth * max(float(coarse.sum()), _LEAST) + more
         within = _probabilities(own, noise, of_parent, inside, sizes)
-        fitted[j] = FineRanges(ends, cell, above.probabilities[inside] * within)
+        at = np.full(len(cell), np.nan)
+        for i in np.flatnonzero(more[1:-1]) + 1:  # those at the ends may be where a long tail begins
+            at[i] = _roundest(column, ends[i], ends[i + 1], kernel.atoms[j])
+        heaped = np.where(np.isnan(at), 0.0, more / np.where(more > 0, sizes, 1.0))
+        fitted[j] = FineRanges(ends, cell, above.probabilities[inside] * within, heaped, at)
         first += size
     return fitted
 
 
 def _cells(kernel: Margins, j: int, low: float, high: float) -> FineRanges:
     ends = np.concatenate([[low], kernel.edges[j], [high]])
-    return FineRanges(ends, np.arange(len(ends) - 1), np.ones(len(ends) - 1))
+    n = len(ends) - 1
+    return FineRanges(ends, np.arange(n), np.ones(n), np.zeros(n), np.full(n, np.nan))
 
 
-def _sizes(column: Number | Tree, ends: Array, atoms: tuple[float, ...]) -> Array:
+def heaps(sizes: Array, observed: Array, noise: float) -> tuple[Array, Array]:
+    """How much more a range has than at its neighbours' density, where it stands out, twofold at least: values heap there.
+
+    sizes      (R,) the number of values of each, or its width; observed (R,) its noisy share, of this deviation.
+    Returns    (R,) that, 0 of others, and (R,) its deviation.
+    """
+    density, apart = (np.pad(each / np.where(sizes > 0, sizes, np.inf), 1) for each in (observed, np.full(len(sizes), noise)))
+    denser = np.where(density[:-2] > density[2:], 0, 2) + np.arange(len(sizes))  # of both neighbours
+    more = observed - sizes * np.maximum(density[denser], 0.0)
+    deviation = np.hypot(noise, sizes * apart[denser])
+    return np.where((sizes > 0) & (more > _HEAPED * deviation) & (more > observed / 2), more, 0.0), deviation
+
+
+def _roundest(column: Number | Tree, below: float, above: float, atoms: tuple[float, ...]) -> float:
+    """The value of a range [below, above), encoded, that has the fewest digits; NaN of days, and where it is an atom."""
+    if isinstance(column, Date | Tree):
+        return np.nan
+    low, high = FROM_SCALE[column.scale](np.array([below, above]))
+    for power in np.arange(np.ceil(np.log10(max(abs(low), abs(high), 1e-9))), -10.0, -1.0):
+        for unit in (10.0**power, 5 * 10.0 ** (power - 1)):
+            value = float(f"{np.ceil(low / unit - _CLOSE) * unit:.12g}")
+            code = float(column.rounded(column._scaled(np.array([value])))[0])
+            if value < high and below <= code < above:
+                return np.nan if code in atoms else code
+    return np.nan
+
+
+def sizes_within(column: Number | Tree, ends: Array, atoms: tuple[float, ...]) -> Array:
     """(R,) the number of values except atoms, or the width for a column without a step."""
     if isinstance(column, Tree):
         return np.rint(np.diff(ends))
@@ -150,6 +190,8 @@ def values_in_cells(
     if fine is not None:
         ends, within = fine.ends, _draw_ranges(fine, within, rng)
     drawn = inside(column, ends[within], ends[within + 1], np.array(atoms), rng)
+    if fine is not None:
+        drawn = np.where(rng.random(len(drawn)) < fine.heaped[within], fine.at[within], drawn)
     return np.where(cells < ranges, drawn, special[cells])
 
 

@@ -274,6 +274,22 @@ def test_a_question_that_compares_with_the_first_value_of_a_range_may_meet_a_hea
     assert release.mean("where(pay > 50000, 2, 0)").standard_error == pytest.approx(2 * above.standard_error, rel=0.01)
 
 
+def test_a_question_that_cuts_a_range_in_which_values_heap_may_have_the_heap_on_either_side():
+    """A third is 7.5 in a column without a step; the rows have it at 7.51, so that only the error holds what is true."""
+    rng = np.random.default_rng(0)
+    domain = Domain((Real(name="score", lower=0, upper=10),))
+    even = rng.uniform(0, 10, (20_000, 1))
+    private, rows = (np.where(rng.random((20_000, 1)) < 1 / 3, heap, even) for heap in (7.5, 7.51))
+    release = measured_release(measured(MarginFeatures(margin_kernel(domain)), private, noise_scale=0.0005), domain, rows)
+    for question, true in (("score <= 7.5", private <= 7.5), ("score > 7.505", private > 7.505), ("score == 7.5", private == 7.5)):
+        low, high = release.probability(question).interval()
+        assert low <= true.mean() <= high and high - low > 0.3, question
+    for question, true in (("score < 7.5", private < 7.5), ("score > 7.6", private > 7.6), ("score > 3.51", private > 3.51)):
+        low, high = release.probability(question).interval()
+        assert low <= true.mean() <= high and high - low < 0.05, question
+    assert any("an atom where values heap" in note for note in release.probability("score <= 7.5").notes)
+
+
 def test_a_day_may_have_the_mass_of_its_range_and_the_first_of_a_range_a_heap():
     """A tenth of the rows from 2022 on are of its first day, and rows know of no heap; a day beyond the bounds has no mass."""
     rng, day = np.random.default_rng(0), 18993.0  # 2022-01-01

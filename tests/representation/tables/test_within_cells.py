@@ -80,7 +80,9 @@ def test_rows_in_cells_relate_numbers_and_stay_in_their_cells():
     cells = np.column_stack([first, np.where(rng.random(N) < 0.1, 4, first), rng.integers(0, 2, N)])
     lower = np.tile([1.0, 0.0], 4)  # of the finer ranges of x, the lower half of each cell
     for probabilities in (np.full(8, 0.5), lower):
-        fine = within_cells.FineRanges(np.linspace(0, 1, 9), np.repeat(np.arange(4), 2), probabilities)
+        fine = within_cells.FineRanges(
+            np.linspace(0, 1, 9), np.repeat(np.arange(4), 2), probabilities, np.zeros(8), np.full(8, np.nan)
+        )
         rows = within_cells.rows_in_cells(kernel, domain, cells, {0: fine}, rng)
         np.testing.assert_array_equal(kernel.cells(rows), cells)
         within = np.flatnonzero((first == 0) & (cells[:, 1] == 0))
@@ -145,3 +147,12 @@ def test_finer_ranges_are_smoothed_as_far_as_they_are_noise():
         found = within_cells._probabilities(observed, noise, OF_CELLS[CELL], CELL, even)
         np.testing.assert_allclose(np.bincount(CELL, found), 1.0)
         assert OF_CELLS[CELL] @ np.abs(found - truth) < most
+
+
+def test_a_range_stands_out_of_both_neighbours_or_of_the_one_that_it_has():
+    shares = np.array([0.3, 0.1, 0.1, 0.35, 0.1, 0.05, 0.0, 0.002])
+    more, deviation = within_cells.heaps(np.ones(8), shares, 0.001)
+    np.testing.assert_allclose(more, [0.2, 0, 0, 0.25, 0, 0, 0, 0])
+    np.testing.assert_allclose(deviation[:-2], 0.001 * np.sqrt(2))
+    narrow = within_cells.heaps(np.array([1.0, 1, 1, 0.1, 1, 1, 1, 1]), shares, 0.001)[0]
+    assert narrow[3] == pytest.approx(0.34)  # of what its neighbours have in a tenth of the width
