@@ -10,7 +10,7 @@ from kmeanalyst.cli import arguments, outputs, questions
 from kmeanalyst.cli.demo import run_demo
 from kmeanalyst.cli.terminal import argument, command, json_option, note, option, program, say, show, working
 from kmeanalyst.cli.train import train_command
-from kmeanalyst.releases.texts import one_line
+from kmeanalyst.releases.texts import one_line, shown
 
 if TYPE_CHECKING:
     from kmeanalyst.release import Release
@@ -100,7 +100,7 @@ def validate(ctx: click.Context, release_path: str, as_json: bool, **reading: bo
     with working("validating"):
         findings = validate_release(release_path, **reading)
     found = f"{len(findings)} findings" if findings else "every claim that can be checked holds"
-    text = "\n".join([*(f"finding: {finding}" for finding in findings), f"{one_line(release_path)}: {found}"])
+    text = "\n".join([*(f"finding: {finding}" for finding in findings), f"{one_line(shown(release_path))}: {found}"])
     show(as_json, text, {"valid": not findings, "findings": findings})
     if findings:
         ctx.exit(3)

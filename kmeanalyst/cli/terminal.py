@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 import click
 
-from kmeanalyst.releases.texts import escaped, flaw_of, one_line
+from kmeanalyst.releases.texts import escaped, flaw_of, one_line, shown
 
 _BREAKABLE = re.compile(r"note: |\s*\S+( \S+)*\s{2,}|(?![ $]|.* --|.{160})")  # a note, a label, a sentence
 _DELETE = {0x7F: "\\u007f"}  # the delete character, which JSON leaves as it is
@@ -25,7 +26,27 @@ OnProgress = Callable[[str, float | None], None]  # the work, and the share of i
 
 Command = Callable[..., Any]
 Part = Callable[[Command], Command]  # an argument or an option, added to a command
-_PATHS = {"path": click.Path(), "file": click.Path(dir_okay=False), "folder": click.Path(file_okay=False)}
+_SECRETS = "kmeanalyst.secrets"
+
+
+class _Path(click.Path):
+    """A path; what is no file and looks like an address with a password is in no error message."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if ctx is not None and (instead := shown(value)) != str(value):
+            forms = map(str, (value, path := PurePath(value), *path.parents))
+            ctx.meta.setdefault(_SECRETS, {}).update({form: instead for form in forms if shown(form) != form})
+        return super().convert(value, param, ctx)
+
+
+def error_of(ctx: click.Context, text: str) -> click.ClickException:
+    """An error of a command, as one may show it: without characters that a terminal obeys, and passwords among its arguments."""
+    for secret, instead in ctx.meta.get(_SECRETS, {}).items():
+        text = text.replace(secret, instead)
+    return click.ClickException(escaped(text))
+
+
+_PATHS = {"path": _Path(), "file": _Path(dir_okay=False), "folder": _Path(file_okay=False)}
 
 
 def argument(name: str, metavar: str, kind: Any = "path", **facts: Any) -> Part:
@@ -79,7 +100,7 @@ class ClearErrors(click.Group):
             raise
         except (ValueError, KeyError, OSError, ImportError) as error:
             text = error.args[0] if isinstance(error, KeyError) and error.args else error
-            raise click.ClickException(escaped(str(text))) from None
+            raise error_of(ctx, str(text)) from None
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:

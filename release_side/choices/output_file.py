@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kmeanalyst.releases.file.archive import check_place
+from kmeanalyst.releases.texts import shown
 from release_side.errors import PublishError
 from release_side.private_rows.table import PrivateTable
 
@@ -152,7 +153,7 @@ def _check_writable(path: Path) -> None:
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise PublishError(
-            f"{str(path)!r:.300} cannot be written: {reason}. Nothing is spent. Name another file, in a folder with room "
+            f"{shown(path)!r:.300} cannot be written: {reason}. Nothing is spent. Name another file, in a folder with room "
             "and with a shorter name if this one is too long."
         ) from None
 

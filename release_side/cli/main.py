@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from kmeanalyst.cli.terminal import argument, command, flag, json_option, option, program, say, show, working
-from kmeanalyst.releases.texts import aligned, escaped, one_line
+from kmeanalyst.cli.terminal import argument, command, error_of, flag, json_option, option, program, say, show, working
+from kmeanalyst.releases.texts import aligned, one_line
 from release_side.choices.internal_files import BESIDE
 from release_side.cli import publication
 from release_side.cli.ledger import ledger
@@ -38,7 +38,7 @@ class PublicErrors(click.Group):
             from kmeanalyst.releases.domain.column import DomainError  # late: it imports pandas
 
             text = str(error) if isinstance(error, DomainError | PublishError | OSError) else _WITHHELD
-            raise click.ClickException(escaped(" ".join([text, *_spent_note(error)]))) from None
+            raise error_of(ctx, " ".join([text, *_spent_note(error)])) from None
         except KeyboardInterrupt as interrupt:
             for note in _spent_note(interrupt):
                 say(note, err=True)

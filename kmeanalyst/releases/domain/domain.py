@@ -33,7 +33,7 @@ from kmeanalyst.releases.memo import Memoised
 from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.kept_rows import check_kept
 from kmeanalyst.releases.rules.rule import DERIVE, Rule, rules_from
-from kmeanalyst.releases.texts import Printed, one_line, other_separator
+from kmeanalyst.releases.texts import Printed, one_line, other_separator, shown
 
 SAMPLE = "the sample"  # what messages call an analyst's own table
 KINDS: dict[str, type[Column]] = {
@@ -406,7 +406,7 @@ def read_domain(path: str | Path) -> Domain:
     try:
         parsed = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DomainError(f"no domain file at {path}. Draft one from a public sample: release-side draft-domain.") from None
+        raise DomainError(f"no domain file at {shown(path)}. Draft one from a public sample: release-side draft-domain.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DomainError(f"{path} could not be read as text: {error}. Name a TOML file.") from None
     except tomllib.TOMLDecodeError as error:

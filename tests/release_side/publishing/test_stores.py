@@ -216,10 +216,16 @@ ADDRESSES = (
 def test_what_is_no_file_and_looks_like_an_address_is_not_repeated(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("d.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
+    Path("t.csv").write_text("a\n1\n", encoding="utf-8")
     for address in ADDRESSES:
-        for words in (("release-side", "check-source", address, "--domain", "d.toml"), ("kmeanalyst", "info", address)):
-            result = call(*words)
-            assert result.exit_code and "not repeated here" in result.stderr and "s3c" not in result.output
+        for command in (
+            "release-side check-source @ --domain d.toml", "kmeanalyst info @", "kmeanalyst validate @",
+            "kmeanalyst train @ --target y --output m",
+            "release-side plan --rows 9 --epsilon 1 --delta 1e-6 --domain @", "release-side ledger show @", "release-side finish @",
+            "release-side publish t.csv --domain @ --uncounted --epsilon 1 --delta 1e-6 --output a.kme",
+        ):  # fmt: skip
+            result = call(*(address if word == "@" else word for word in command.split()))
+            assert result.exit_code and "not repeated here" in result.output and "s3c" not in result.output, command
     for name in ("no/such.csv", "year=2020/t.csv", "C:\\t.csv", "a@b/t.csv", "part-[0-9]?.csv", "über uns.csv"):
         assert shown(name) == name
 
