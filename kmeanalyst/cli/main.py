@@ -74,7 +74,8 @@ def _facts(release: Release) -> dict[str, Any]:
         "share_negative": float((weights < 0).mean()),
         "fit_distance": release.fit_distance, "residual_over_noise": release.residual_over_noise,
         "kernel": release.kernel.to_dict(), "statement": statement.to_dict() if statement else None,
-        "columns": release.domain.to_dict(), "derived": [one.to_dict() for one in release.derived],
+        "mu": getattr(statement, "mu", None), "columns": release.domain.to_dict(),
+        "derived": [one.to_dict() for one in release.derived],
         "rules": [rule.to_dict() | {"broken": broken.get(i, unbroken)} for i, rule in enumerate(release.domain.rules)],
     }  # fmt: skip
 

@@ -80,9 +80,7 @@ class Output:
             return
         marker, partial = marker_of(self.path), partial_of(self.path)
         try:
-            file = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-            os.write(file, str(os.getpid()).encode())
-            os.close(file)
+            mark(marker)
         except OSError as error:
             found = "exists, so another publication to this file is under way, or was stopped"
             why = found if isinstance(error, FileExistsError) else f"cannot be made: {error.strerror}"
@@ -112,6 +110,13 @@ def partial_of(output: str | Path) -> Path:
 def marker_of(output: str | Path) -> Path:
     """The file beside an output that keeps its name for one publication."""
     return Path(f"{output}.under-way")
+
+
+def mark(marker: Path) -> None:
+    """Make a marker of this process; FileExistsError where there is one."""
+    file = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    os.write(file, str(os.getpid()).encode())
+    os.close(file)
 
 
 def under_way(marker: Path) -> int | None:

@@ -195,6 +195,8 @@ def finish_command(partial: str, output: str | None, ledger: str | None, force: 
 
     with working("making the release") as progress:
         release = finish(partial, output, ledger=ledger, force=force, progress=progress)
+    if ledger is None and getattr(release.statement, "ledger_head", None):
+        say("note: the ledger that counted the draw does not name this file: --ledger LEDGER would have noted it there", err=True)
     choices = {"output": output or partial.removesuffix(".partial"), "ledger": None}
     show_published(release, choices, as_json=as_json, fit_distance=release.fit_distance)
 

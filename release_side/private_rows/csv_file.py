@@ -5,6 +5,7 @@ Quotes never span lines: a quote must not swallow other rows. Nothing here raise
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -47,13 +48,16 @@ class CsvFile(PrivateTable):
     def header(self) -> list[str]:
         with open_bytes(self.path) as handle:
             first = gunzipped(self.path, handle.readline)
+        if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise PublishError(f"{self.path} is UTF-16, and tables are read as UTF-8. Write it again as UTF-8.")
         if b"\r" in first.rstrip(b"\r\n"):  # the header would contain every row, and messages show headers
             raise PublishError(
                 f"{self.path} ends its lines with carriage returns alone, so that it is one long line. "
                 "Write it again with newlines."
             )
         if not first.strip():
-            raise PublishError(f"{self.path} is empty: it has no header line. Name a table whose first line names its columns.")
+            what = "begins with a blank line" if first else "is empty: it has no header line"
+            raise PublishError(f"{self.path} {what}. Name a table whose first line names its columns.")
         return _cells(first.removeprefix(b"\xef\xbb\xbf"))
 
     @property

@@ -29,7 +29,7 @@ from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import KEEPS_POINTS, REPRESENT, VIEWS
 from kmeanalyst.representation.wanted import Points, Wanted
 from release_side.budget.ledger import Ledger
-from release_side.choices.output_file import Output, marker_of, partial_of, under_way
+from release_side.choices.output_file import Output, mark, marker_of, partial_of, under_way
 from release_side.errors import KEPT, PublishError
 
 _RELEASE, _CHOICES = "release.kme", "choices.json"
@@ -117,7 +117,7 @@ def finish(
     written.check_finished(path, ledger)
     marker = marker_of(str(path).removesuffix(".partial"))
     if process := under_way(marker):
-        raise PublishError(f"the publication that drew {path} is still under way, as process {process}. Wait for it, or end it.")
+        raise PublishError(f"{path} is still under way, drawn or finished by process {process}. Wait for it, or end it.")
     try:
         begun, wanted = _read(path)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -128,10 +128,14 @@ def finish(
     if measurement is None or not isinstance(statement, PrivacyStatement):
         raise PublishError(f"{path} holds no measurement of a publication. Name the .partial file that one left.")
     again = Begun(measurement=measurement, domain=begun.domain, statement=statement, wanted=wanted, method=begun.method)
-    release = again.release(progress)
-    release.write(str(written.path))
-    for left in (path, marker):
-        left.unlink(missing_ok=True)
+    marker.unlink(missing_ok=True)  # of a publication that was killed
+    mark(marker)
+    try:
+        release = again.release(progress)
+        release.write(str(written.path))
+        path.unlink(missing_ok=True)
+    finally:
+        marker.unlink(missing_ok=True)
     if ledger is not None:
         book = Ledger(ledger)
         releases = (one for account in book.accounts() for one in account.releases)

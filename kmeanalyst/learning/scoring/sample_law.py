@@ -105,13 +105,18 @@ def _read(frame: pd.DataFrame, domain: Domain | None, target: str, absent: Array
     return known.decode(encoded).join(others), tuple(notes)
 
 
+_RECODED = 20  # values that a recode is proposed for
+
+
 def _check_levels(column: Column, cells: pd.Series, absent: Array) -> None:
     unknown = (column.encode(cells)[1] == REPLACED) & ~absent
     if unknown.any():
-        shown_values = words.listed([repr(value) for value in pd.unique(cells[unknown].astype(object))])
+        values = pd.unique(cells[unknown].astype(object))
+        shown_values = words.listed([repr(value) for value in values])
         raise ValueError(
             f"the sample's {words.written(column.name)} has values that the domain does not have ({column.describe()}): "
-            f"{shown_values}. Whether the model is right about them is unknown. Correct or remove those rows."
+            f"{shown_values}. Whether the model is right about them is unknown. Correct or remove those rows, or say what they mean: "
+            f"recode={ {column.name: {str(value): '...' for value in values[:_RECODED]}}!r:.1000}."
         )
 
 

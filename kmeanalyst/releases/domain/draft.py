@@ -62,7 +62,9 @@ _BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"0", "1"}, {"t", "f"}, {"y", "n"
 _END = re.compile(r"(?P<sign>[<>]=?|[≤≥])\s*(?P<number>-?[\d.]+)|(?P<bound>-?[\d.]+)\s*\+")
 _PADDED = re.compile(r"0\d+")
 _UNSEEN = 0.005  # share of levels seen once, from which a level for unseen ones is drafted
-_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # of dates
+_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d%m%Y", "%m%d%Y")
+# of dates: without marks between them the last four digits are a year of our time
+_DAY, _DIGITS_OF_DAY = r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4}( \d{1,2}(:\d\d){1,2})?", r"[0-3]\d{3}(19|20)\d\d"
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,8 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
     alike = digits and len(set(map(float, counts))) < len(counts)  # as numbers, of which float64 has 15 digits
     many = max(_FEWEST_STRINGS, _OFTEN_NEW * len(present))
     as_text = strings and (len(counts) > _MOST_LEVELS or len(counts) > many)
-    codes = digits and (bool(zeros) or alike)
+    form = _format(counts, notes)
+    codes = digits and (bool(zeros) or alike) and not form
     if codes and as_text:
         return _draft_text(name, sorted(counts), missing)
     if codes:
@@ -152,7 +155,6 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
             f"CHECK codes: cells such as {(*zeros, present[0])[0][:40]!r} {why}, so they are codes and no numbers: each is a level"
         )
         return _draft_levels(name, Counter(text.strip() for text in present), missing, notes, collapse_rare)
-    form = _format(counts, notes)
     notes.extend(draft_notes.marks_of_thousands(counts))
     as_dates: Any = (partial(parse_day, form=form) if form else _day, "dates", partial(_draft_date, form=form))
     for parse, what, draft in (as_dates, (_number, "numbers", draft_number)):
@@ -170,6 +172,7 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
                 draft = partial(_draft_capped, words=Counter(map(str.strip, words)), capped=capped)
             infinite = dict.fromkeys(word.strip() for word in bad if not dates and parse_number(word) is not None)
             # else these would be clamped
+            notes.extend([] if dates else draft_notes.versions(counts))
             return replace(draft(name, values, missing or bool(bad), notes), missing_codes=tuple(infinite))
     if as_text:
         return _draft_text(name, sorted(counts), missing)
@@ -189,7 +192,7 @@ def _are_codes(words: Sequence[str], counts: Mapping[str, int], strings: bool) -
     """Whether cells that are no numbers make all of the column levels, as of wards 1, 2 and A: they mark no missing cell, and
     values are few. A domain of `strings` is of rows at hand: one such cell is then enough.
     """
-    named = [word for word in words if parse_number(word) is None and word.strip().casefold() not in draft_notes.MARKS]
+    named = [word for word in words if parse_number(word) is None and not draft_notes.is_mark(word.strip())]
     least, most = (0.0, _MOST_LEVELS) if strings else (_OFTEN_A_WORD * sum(counts.values()), _FEW_WITH_GAPS)
     return len(named) > least and len(counts) <= most
 
@@ -243,7 +246,7 @@ def _day(text: str) -> float | None:
 
 def _format(counts: Mapping[str, int], notes: list[str]) -> str:
     """The one way to write a day by which most of these texts are days; "" for none, and for several, which a note names."""
-    texts = [text for text in counts if re.fullmatch(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}( \d{1,2}(:\d\d){1,2})?\s*", text)]
+    texts = [text for text in counts if re.fullmatch(rf"\s*({_DIGITS_OF_DAY}|{_DAY})\s*", text)]
     time = ("", " %H:%M", " %H:%M:%S")[max((text.count(":") for text in texts), default=0)]
     forms = [form + time for form in _FORMATS]
     read = {form: sum(counts[text] for text in texts if parse_day(text, form) is not None) for form in forms}

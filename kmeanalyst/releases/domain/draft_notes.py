@@ -21,7 +21,12 @@ _FEWEST_TEXTS = 10  # the same for texts
 _FEWEST_IN_SEQUENCE = 5  # the same for numbers without a gap
 _UUID = re.compile(r"\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", flags=re.IGNORECASE)
 _CODE = re.compile(r"-?(9*[6-9]|8+|7+)|-1")  # the usual codes for "missing", "refused", "not asked"
-MARKS = {".", "#n/a", "null", "\\n", "none", "nan", "n/a", "?", "na", "-", "--", "missing", "-9", "-99", "999"}
+_MARKS = {  # of a missing cell, without marks around and between the letters
+    "na", "null", "none", "nan", "missing", "blank", "empty", "unknown", "unk", "nil", "nodata", "notavailable", "notapplicable",
+    "notknown", "undefined", "n", "unspecified",
+}  # fmt: skip
+_NO_LETTER = re.compile(r"[.\-?–—…*\s]+|-9|-99|999")
+_EPOCHS = ((1e9, 2e9, "s", "seconds"), (1e12, 2e12, "ms", "milliseconds"))  # 2001 to 2033
 _THOUSANDS = re.compile(r"\s*-?(\d{1,3}|[1-9]\d{0,2}(\.\d{3})+)\s*")
 _DAY_NUMBER = re.compile(r"[2-5]\d{4}(\.\d+)?")  # 1954 to 2064
 _OTHERWISE = (
@@ -36,13 +41,39 @@ _MOST_CODES = 3  # codes at one end of a column
 _SHOWN = 6  # values that a note lists
 
 
+def is_mark(text: str) -> bool:
+    """Whether a text usually marks a missing cell: N.A., (blank), <NA>, unknown, -, 999; of a lone n, \\N only."""
+    bare = re.sub(r"[\W_]+", "", text.casefold())
+    return bool(_NO_LETTER.fullmatch(text)) or (bare in _MARKS and (bare != "n" or "\\" in text))
+
+
+def versions(counts: Mapping[str, int]) -> list[str]:
+    """Texts that are one number and yet differ by zeros at their ends, such as versions 1.1 and 1.10."""
+    first = dict[float, str]()
+    for text in sorted((text.strip() for text in counts if "." in text), key=len):
+        number = parse_number(text)
+        if number is not None and len(other := first.setdefault(number, text)) < len(text):
+            return [
+                f"CHECK codes: {other[:40]!r} and {text[:40]!r} are one number: if they differ, as versions do, write "
+                'kind = "categorical" and the texts as levels'
+            ]
+    return []
+
+
 def days_as_digits(numbers: Array) -> list[str]:
-    """Whole numbers that all read as days, such as 20230623."""
+    """Whole numbers that all read as days, such as 20230623, or as moments counted since 1970."""
 
     def as_day(value: float) -> str:
         text = f"{value:.0f}"
         return f"{text[:4]}-{text[4:6]}-{text[6:]}"
 
+    for least, most, unit, what in _EPOCHS:
+        if numbers.min() >= least and numbers.max() < most and (numbers == np.rint(numbers)).all():
+            day = str(np.datetime64(int(numbers.min()), unit).astype("datetime64[D]"))
+            return [
+                f"CHECK dates: every value may be {what} since 1970, such as {numbers.min():.0f} for {day}: if so, write days so, "
+                "in the private table too, and they are drafted as dates"
+            ]
     if not all(len(day) == 10 and parse_day(day) is not None for day in map(as_day, np.unique(numbers))):
         return []
     first = numbers.min()
@@ -80,7 +111,7 @@ def spellings(counts: Mapping[str, int]) -> list[str]:
     form = {level: unicodedata.normalize("NFKC", level).translate(_TWINS).casefold() for level in sorted(counts)}
     alike = Counter(form.values())
     twice = [level for level in form if alike[form[level]] > 1]
-    marks = [level for level in sorted(counts) if level.casefold() in MARKS]
+    marks = [level for level in sorted(counts) if is_mark(level)]
     said = (
         (twice, "CHECK spellings: {} differ by case, Unicode form or a letter that looks the same: if they are one level, take "
          "OTHER out of levels and write recode = [[OTHER, THIS]]"),

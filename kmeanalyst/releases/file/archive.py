@@ -42,6 +42,7 @@ _CHECK = "Check that it is a .kme file"
 _END = struct.Struct("<4s4H2LH")
 _MOST_ENTRY_BYTES = 256  # bytes that a member may take in the central directory
 _LOCAL = struct.Struct("<4s5H3L2H")
+_UNFINISHED = ("release.kme", "choices.json")  # members of OUT.partial
 _MEMBER_NAME = re.compile(r"release\.json|points\.csv|measurement/[a-z][a-z0-9_]*\.npy")
 _ROOM = 2**20  # bytes; a release of usual size has less
 
@@ -139,6 +140,9 @@ def _check_entry(info: zipfile.ZipInfo) -> None:
         raise refusal(f"member {name!r:.80} is encrypted", "a release hides nothing from its reader")
     if kind not in (0, stat.S_IFREG):
         raise refusal(f"member {name!r:.80} is a link or a device", "a release has plain members only")
+    if name in _UNFINISHED:
+        what = "the file is what a publication drew before it ended"
+        raise refusal(what, "its points are not fitted yet", "Its curator makes the release of it with release-side finish")
     if not _MEMBER_NAME.fullmatch(name):
         raise refusal(f"member name {name!r:.80}", "no member of a release is called so, and no path is followed")
     if info.flag_bits & ~0x800 or info.extra or info.comment:

@@ -23,7 +23,7 @@ from kmeanalyst.representation import represent as fits
 from release_side.budget.ledger import Ledger
 from release_side.errors import KEPT, SPENT, PublishError
 from release_side.publishing.publish import publish
-from release_side.publishing.unfinished import finish
+from release_side.publishing.unfinished import Begun, finish
 
 DOMAIN = Domain(
     (Integer(name="age", lower=0, upper=90, edges=(30, 60)), Categorical(name="sex", levels=("F", "M"))),
@@ -88,6 +88,7 @@ def test_what_was_drawn_is_counted_once_is_not_replaced_and_tells_how_it_is_fini
         Path("t.kme.under-way").touch()  # as a killed publication leaves it
         killed = call("release-side", *words)
         assert killed.exit_code == 1 and "what it drew, and counted, is in t.kme.partial: release-side finish" in killed.stderr
+        assert "release-side finish" in call("kmeanalyst", "info", "t.kme.partial").stderr
         done = call("release-side", "finish", "t.kme.partial", "--ledger", "b.ledger", "--json")
         assert done.exit_code == 0 and json.loads(done.stdout)["output"] == "t.kme"
         release = ka.read_release("t.kme")
@@ -142,6 +143,11 @@ def test_a_crafted_file_is_refused_in_a_sentence_before_it_is_unpacked(tmp_path:
     (tmp_path / "own.kme.under-way").write_text(str(os.getpid()), encoding="ascii")
     with pytest.raises(PublishError, match="is still under way"):
         finish(sound)
+    with monkeypatch.context() as patch:  # another finish of it while this one fits
+        patch.setattr(Begun, "release", lambda self, progress: finish(sound))
+        with pytest.raises(PublishError, match="is still under way"):
+            (tmp_path / "own.kme.under-way").unlink()
+            finish(sound)
     (tmp_path / "other.kme.under-way").touch()  # of another publication
     (tmp_path / "own.kme.under-way").write_text("999999999", encoding="ascii")
     finish(sound, tmp_path / "other.kme")

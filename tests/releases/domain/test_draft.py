@@ -635,3 +635,27 @@ def test_a_column_that_tells_rows_apart_as_another_does_is_named():
     })  # fmt: skip
     found = {name: note for name, own in public_draft(frame).notes.items() for note in own if "CHECK copy" in note}
     assert found.keys() == {"again", "code", "same"} and "as age does" in found["again"] and "--without code" in found["code"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "noted"),
+    [
+        (["1.1", "1.10", "1.2", "2.0"] * 50, "real", "CHECK codes: '1.1' and '1.10' are one number"),
+        ([str(1_600_000_000_000 + 10**9 * k) for k in range(90)], "integer", "such as 1600000000000 for 2020-09-13"),
+        ([str(1_600_000_000 + 10**6 * k) for k in range(90)], "integer", "seconds since 1970, such as 1600000000 for 2020-09-13"),
+        ([f"{d:02d}05{y}" for d in range(1, 29) for y in (1999, 2010)], "date", "cells such as '01051999' are read as days by %d"),
+        (["3", "5", "N.A."] * 50, "integer", "50 cells were not numbers (such as 'N.A.'); they count as missing"),
+        (["3", "5.5", "(blank)"] * 50, "real", "50 cells were not numbers (such as '(blank)'); they count as missing"),
+        (["a", "b", "Unknown"] * 50, "categorical", "CHECK marks: 'Unknown' may mark a missing cell"),
+        (["a", "<NA>"] * 50, "categorical", "CHECK marks: '<NA>' may mark a missing cell"),
+    ],
+)  # fmt: skip
+def test_versions_moments_days_of_digits_and_marks_are_seen(cells, kind, noted):
+    assert column(cells).kind == kind and noted in notes(cells)
+
+
+def test_years_and_levels_that_mark_nothing_are_no_days_versions_or_marks():
+    eight_digits = [f"2010{m:02d}{d:02d}" for m in range(1, 13) for d in (1, 12)]  # 2010-11-12 is no day of the year 1112
+    assert column(eight_digits).kind == "integer" and "reads as a day" in notes(eight_digits)
+    assert not any(word in notes(["1.5", "2.5", "12.50"] * 50) for word in ("CHECK codes", "since 1970"))
+    assert "CHECK marks" not in notes(["n", "north", "a+b"] * 50)
