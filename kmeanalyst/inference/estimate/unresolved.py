@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -209,11 +209,51 @@ def mass_of_equals(release: ReleaseData, asked: Expression, frame: pd.DataFrame,
 def _ends_at(release: ReleaseData, name: str, frame: pd.DataFrame) -> tuple[Array, Array]:
     """The ends (n,), in natural units, of the range of a column of numbers, in tables of pairs, in which each row is."""
     column: Any = release.domain[name]
-    features, codes = _tables(release), column.encode(frame[name])[0]
-    edges = features.kernel.edges[release.domain.position(name)] if features else ()
+    codes, edges = column.encode(frame[name])[0], _edges_in_pairs(release, column)
     ends = FROM_SCALE[column.scale](np.array([column.ends[0], *edges, column.ends[1]]))
     place = np.clip(np.searchsorted(edges, codes, side="right"), 0, len(edges))
     return np.where(np.isnan(codes), np.nan, ends[place]), ends[place + 1]
+
+
+def _edges_in_pairs(release: ReleaseData, column: Number) -> Sequence[float]:
+    features = _tables(release)
+    return features.kernel.edges[release.domain.position(column.name)] if features else ()
+
+
+def compared_columns(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, str]]:
+    """Pairs of columns of numbers of which a part of a question is that has no further parts."""
+    for word in ("or", "and"):
+        if len(parts := asked.parts(word)) > 1:
+            for part in parts:
+                yield from compared_columns(release, part)
+            return
+    first, *others = asked.columns
+    if len(others) == 1 and all(isinstance(_column(release, name), Number) for name in asked.columns):
+        yield first, others[0]
+
+
+def corners(
+    release: ReleaseData, names: tuple[str, str], frame: pd.DataFrame, weights: Array
+) -> tuple[list[dict[str, pd.Series]], Array]:
+    """The values of two columns at the corners of the ranges, in tables of pairs, in which each row is; and by how much (n,) of their
+    mass columns may depend on each other within these: all where both together are twice as likely as by chance, or more.
+    """
+    ends, cells, features = list[list[pd.Series]](), list[Array](), _tables(release)
+    if features is None:
+        return [], np.zeros(len(frame))
+    for name in names:
+        column: Any = release.domain[name]
+        codes, bounds = column.encode(frame[name])[0], np.array([column.ends[0], *_edges_in_pairs(release, column), column.ends[1]])
+        place = np.clip(np.searchsorted(bounds[1:-1], codes, side="right"), 0, len(bounds) - 2)
+        within = bounds[place + 1] - bounds[place]
+        alone = np.isnan(codes) | np.isin(codes, column.atom_codes)
+        sides = (bounds[place] + _ROUNDING * within, bounds[place + 1] - _ROUNDING * within)
+        ends.append([column.decode(np.where(alone, codes, column.rounded(side))) for side in sides])
+        cells.append(features.kernel.cells_of(release.domain.position(name), codes))
+    _, both = np.unique(np.stack(cells), axis=1, return_inverse=True)
+    one, other, joint = (np.bincount(own, weights)[own] for own in (*cells, both))
+    lifted = np.clip(2 - 2 * np.divide(one * other, joint, out=np.ones_like(joint), where=joint > 0), 0.0, 1.0)
+    return [dict(zip(names, pair, strict=True)) for pair in product(*ends)], lifted
 
 
 def _is_alone(release: ReleaseData, column: Number, value: float, *, in_pairs: bool = False) -> bool:

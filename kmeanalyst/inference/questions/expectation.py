@@ -149,7 +149,7 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     if (asked := unresolved.readable(population.release, question)) is None:
         return found
     if np.nanmax(np.abs(influence)) > _ROUNDING * abs(found.value):
-        singles = _of_single_values(population, asked, float(found.value))
+        singles = max(_of_single_values(population, asked, float(found.value)), _of_comparisons(population, asked))
         error = _Z * estimate(population, found).standard_error if singles > 0 else 0.0
         bias = np.hypot(_of_heaps(population, asked), np.sqrt(max(singles**2 - error**2, 0.0)) / _Z)
         return replace(found, influence=np.append(influence, bias)) if bias > _ROUNDING else found
@@ -200,6 +200,21 @@ def _of_heaps(population: Population, asked: Expression) -> float:
         moves = [abs(_moved(population, asked.text, population, name, code, codes, ends)[0]) for code in tried]
         square += (share * max(moves, default=0.0) / _Z) ** 2
     return float(np.sqrt(square))
+
+
+def _of_comparisons(population: Population, asked: Expression) -> float:
+    """By how much a probability may be off, as columns that depend on each other may do so within the ranges that it compares."""
+    most, frame = 0.0, population.model.frame.iloc[: len(population.weights)]
+    if asked.check(population.release.columns) != "condition":
+        return most
+    for names in unresolved.compared_columns(population.release, asked):
+        corners, lifted = unresolved.corners(population.release, names, frame, _whole(population).weights)
+        here, *there = (
+            population.values_at(asked.text, rows) == 1 for rows in (frame, *(with_columns(frame, own) for own in corners))
+        )
+        may, need_not = np.any(there, axis=0) & ~here, here & ~np.all(there, axis=0)
+        most = max(most, *(float(population.weights @ (lifted * each)) for each in (may, need_not)))
+    return most
 
 
 def _whole(population: Population) -> Population:

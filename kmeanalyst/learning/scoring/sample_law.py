@@ -115,8 +115,8 @@ def _check_levels(column: Column, cells: pd.Series, absent: Array) -> None:
         shown_values = words.listed([repr(value) for value in values])
         raise ValueError(
             f"the sample's {words.written(column.name)} has values that the domain does not have ({column.describe()}): "
-            f"{shown_values}. Whether the model is right about them is unknown. Correct or remove those rows, or say what they mean: "
-            f"recode={ {column.name: {str(value): '...' for value in values[:_RECODED]}}!r:.1000}."
+            f"{shown_values}. Whether the model is right about them is unknown. Correct or remove those rows, or say what they "
+            f"mean: recode={ {column.name: {str(value): '...' for value in values[:_RECODED]}}!r:.1000}."
         )
 
 

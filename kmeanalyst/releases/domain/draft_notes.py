@@ -26,7 +26,7 @@ _MARKS = {  # of a missing cell, without marks around and between the letters
     "notknown", "undefined", "n", "unspecified",
 }  # fmt: skip
 _NO_LETTER = re.compile(r"[.\-?–—…*\s]+|-9|-99|999")
-_EPOCHS = ((1e9, 2e9, "s", "seconds"), (1e12, 2e12, "ms", "milliseconds"))  # 2001 to 2033
+_EPOCHS = ((1e9, 2e9, 86_400, "seconds"), (1e12, 2e12, 86_400_000, "milliseconds"))  # 2001 to 2033
 _THOUSANDS = re.compile(r"\s*-?(\d{1,3}|[1-9]\d{0,2}(\.\d{3})+)\s*")
 _DAY_NUMBER = re.compile(r"[2-5]\d{4}(\.\d+)?")  # 1954 to 2064
 _OTHERWISE = (
@@ -67,9 +67,9 @@ def days_as_digits(numbers: Array) -> list[str]:
         text = f"{value:.0f}"
         return f"{text[:4]}-{text[4:6]}-{text[6:]}"
 
-    for least, most, unit, what in _EPOCHS:
+    for least, most, of_day, what in _EPOCHS:
         if numbers.min() >= least and numbers.max() < most and (numbers == np.rint(numbers)).all():
-            day = str(np.datetime64(int(numbers.min()), unit).astype("datetime64[D]"))
+            day = str(np.datetime64(int(numbers.min()) // of_day, "D"))
             return [
                 f"CHECK dates: every value may be {what} since 1970, such as {numbers.min():.0f} for {day}: if so, write days so, "
                 "in the private table too, and they are drafted as dates"

@@ -274,6 +274,29 @@ def test_a_question_that_compares_with_the_first_value_of_a_range_may_meet_a_hea
     assert release.mean("where(pay > 50000, 2, 0)").standard_error == pytest.approx(2 * above.standard_error, rel=0.01)
 
 
+def test_columns_that_depend_on_each_other_are_compared_within_ranges_with_an_error_that_says_so():
+    """New is old less about .7, and the rows know of ranges of 5 alone; a column apart from both is compared as its ranges say."""
+    rng = np.random.default_rng(0)
+    names = ("old", "new", "apart")
+    domain = Domain(tuple(Real(name=name, lower=15, upper=60, step=0.1, edges=tuple(range(20, 60, 5))) for name in names))
+    old = rng.normal(27, 4, 20_000).clip(15, 58)
+    private = np.column_stack([old, old - rng.normal(0.7, 0.8, 20_000), rng.uniform(15, 60, 20_000)]).round(1).clip(15, 60)
+    kernel = margin_kernel(domain)
+    cells = kernel.cells(private)
+    rows = np.column_stack([rng.uniform(low, low + 4.9).round(1) for low in 15 + 5.0 * cells.T])
+    release = measured_release(measured(MarginFeatures(kernel), private, noise_scale=0.0005), domain, rows)
+    x, y, z = private.T
+    for question, true in (
+        ("new < old", y < x),
+        ("abs(new - old) > 2", abs(y - x) > 2),
+        ("old - new > 2 and apart > 30", (x - y > 2) & (z > 30)),
+    ):
+        low, high = release.probability(question).interval()
+        assert low <= true.mean() <= high and high - low < 0.999, question
+    assert release.probability("apart > old").standard_error < 0.02 < release.probability("new < old").standard_error
+    assert release.mean("new - old").standard_error < 0.1
+
+
 def test_a_question_that_cuts_a_range_in_which_values_heap_may_have_the_heap_on_either_side():
     """A third is 7.5 in a column without a step; the rows have it at 7.51, so that only the error holds what is true."""
     rng = np.random.default_rng(0)

@@ -657,5 +657,5 @@ def test_versions_moments_days_of_digits_and_marks_are_seen(cells, kind, noted):
 def test_years_and_levels_that_mark_nothing_are_no_days_versions_or_marks():
     eight_digits = [f"2010{m:02d}{d:02d}" for m in range(1, 13) for d in (1, 12)]  # 2010-11-12 is no day of the year 1112
     assert column(eight_digits).kind == "integer" and "reads as a day" in notes(eight_digits)
-    assert not any(word in notes(["1.5", "2.5", "12.50"] * 50) for word in ("CHECK codes", "since 1970"))
+    assert not any(word in notes(["1.5", "2.5", "3.50"] * 50) for word in ("are one number", "since 1970"))
     assert "CHECK marks" not in notes(["n", "north", "a+b"] * 50)
