@@ -227,9 +227,9 @@ def compared_columns(release: ReleaseData, asked: Expression) -> Iterator[tuple[
             for part in parts:
                 yield from compared_columns(release, part)
             return
-    first, *others = asked.columns
-    if len(others) == 1 and all(isinstance(_column(release, name), Number) for name in asked.columns):
-        yield first, others[0]
+    if len(asked.columns) == 2 and all(isinstance(_column(release, name), Number) for name in asked.columns):
+        first, other = asked.columns
+        yield first, other
 
 
 def corners(

@@ -205,9 +205,9 @@ def _of_heaps(population: Population, asked: Expression) -> float:
 def _of_comparisons(population: Population, asked: Expression) -> float:
     """By how much a probability may be off, as columns that depend on each other may do so within the ranges that it compares."""
     most, frame = 0.0, population.model.frame.iloc[: len(population.weights)]
-    if asked.check(population.release.columns) != "condition":
-        return most
     for names in unresolved.compared_columns(population.release, asked):
+        if asked.check(population.release.columns) != "condition":
+            break
         corners, lifted = unresolved.corners(population.release, names, frame, _whole(population).weights)
         here, *there = (
             population.values_at(asked.text, rows) == 1 for rows in (frame, *(with_columns(frame, own) for own in corners))
