@@ -297,8 +297,6 @@ def test_publish_does_not_replace_its_domain(files, tmp_path):
     assert domain.read_bytes() == before
 
 
-# ---------------------------------------------------------------------- what the curator's command line withholds
-
 SECRET = "the cell said secret 4711"
 
 

@@ -146,8 +146,6 @@ def test_every_folder_says_what_it_is_for_and_has_about_ten_entries():
         assert len(entries) <= 14, f"{path.parent} has {len(entries)} entries"
 
 
-# ---------------------------------------------------------------------- the power of the tests above
-
 PROBES = [
     ("kmeanalyst/kernels/base.py", "import release_side", True),
     ("kmeanalyst/cli/main.py", "def f():\n    from release_side.door.mechanism import GaussianNoise", True),

@@ -279,9 +279,6 @@ def test_a_kernel_nested_too_deep_is_refused():
         kernel_from_dict(header)
 
 
-# ------------------------ Rounding: no kernel is further from its exact value than `kernel_error` certifies.
-
-
 def test_kernels_that_magnify_rounding_have_a_larger_bound():
     """Pairs almost a period from each other. A rounded π/T makes a kernel of another period, and is no error of this one."""
     kernel, rng = Periodic(24.0, (0.0025,)), np.random.default_rng(0)

@@ -91,9 +91,6 @@ def test_a_column_is_not_predicted_from_its_sources_or_from_what_is_computed_fro
             ka.fit(LogisticRegression(), release, "city", columns=["a", name])
 
 
-# ------------------------ Columns as features: by the domain alone, with names of their own, whatever the rows are.
-
-
 def test_features_come_from_the_domain_and_not_from_the_rows():
     domain = Domain((
         Real(name="x", lower=0, upper=10, missing=True),

@@ -95,9 +95,6 @@ def counts(**columns: Any) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-# ---------------------------------------------------------------------- the same answers, and errors that hold
-
-
 @pytest.mark.parametrize("seed", [0, 9])
 def test_a_measurement_given_as_tables_of_others_answers_as_our_own_file_does(seed: int) -> None:
     """Standard errors to .001: a scale behind them is found by a search, which last bits of the noise scale may end elsewhere."""
@@ -202,9 +199,6 @@ def test_a_number_of_rows_that_is_not_known_has_its_error_in_every_cell() -> Non
     assert 0.5 < np.var(np.array(errors) @ half.ravel() / np.linalg.norm(half)) < 1.2
 
 
-# ---------------------------------------------------------------------- cells, precision, exact and contradictory tables
-
-
 def test_ranges_are_the_same_cells_however_they_are_written() -> None:
     domain = Domain((Integer(name="age", lower=0, upper=99, missing=True), Real(name="pay", lower=1, upper=1e6, scale="log")))
     ages: list[list[Any]] = [
@@ -282,9 +276,6 @@ def test_tables_that_contradict_one_another_beyond_their_noise_are_reported(colu
     used = Domain((DOMAIN[columns[0]], DOMAIN["rich"]))
     _, notes = measurement_of_tables([cells_of_table(one, used) for one in tables], used)
     assert ("contradict one another beyond their noise: χ²" in notes[-1]) is (off > 0), notes
-
-
-# ---------------------------------------------------------------------- what outputs say, files, the command
 
 
 @pytest.fixture(scope="module")

@@ -102,9 +102,6 @@ def spread(columns: Sequence[Column], n: int) -> list[Any]:
     ]
 
 
-# ---------------------------------------------------------------------- points
-
-
 def full(path: Path, columns: Sequence[Column], **more: Any) -> None:
     """As many rows of these columns as may be."""
     written(path, columns, USUAL.cells // cells_of_a_row(Domain(tuple(columns))), G, **more)
@@ -144,9 +141,6 @@ OF_POINTS: dict[str, Callable[[Path], None]] = {
     # quotation marks, each of which is written twice
     "long_levels": lambda path: full(path, [Categorical(name=f"c{j}", levels=('"' * 200, "b")) for j in range(10)]),
 }  # fmt: skip
-
-
-# ---------------------------------------------------------------------- the header
 
 
 def levels(path: Path) -> None:
@@ -223,9 +217,6 @@ def combinations(path: Path) -> None:
     rows = tuple((f"l{i}", f"l{j}") for i in range(100) for j in range(100))
     rule = Rule("combinations", columns=("a", "b"), rows=rows)
     written(path, columns, 1000, G, rules=[rule] * (USUAL.header_marks // (3 * len(rows)) - 1))
-
-
-# ---------------------------------------------------------------------- measurements
 
 
 def subspace(path: Path) -> None:

@@ -235,8 +235,8 @@ def compared_columns(release: ReleaseData, asked: Expression) -> Iterator[tuple[
 def corners(
     release: ReleaseData, names: tuple[str, str], frame: pd.DataFrame, weights: Array
 ) -> tuple[list[dict[str, pd.Series]], Array]:
-    """The values of two columns at the corners of the ranges, in tables of pairs, in which each row is; and by how much (n,) of their
-    mass columns may depend on each other within these: all where both together are twice as likely as by chance, or more.
+    """The values of two columns at the corners of the ranges, in tables of pairs, in which each row is; and by how much (n,) of
+    their mass they may depend on each other within these: all where both ranges are twice as likely as by chance, or more.
     """
     ends, cells, features = list[list[pd.Series]](), list[Array](), _tables(release)
     if features is None:

@@ -108,8 +108,6 @@ def test_replicate_weights_have_the_errors_of_the_release(tmp_path):
     assert (alone / error).mean() < 0.8  # rows and one weight, as if they were the table
 
 
-# ------------------------------------------------------------------ R itself
-
 ODDS = "(sex == 'F') ~ age + (job == 'b')"
 
 

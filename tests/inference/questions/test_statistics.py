@@ -184,8 +184,6 @@ def test_levels_that_never_occur_are_left_out_with_a_note(plain):
     assert "job == 'a' never occurs" in repr(fit)
 
 
-# ---------------------------------------------------------------------- influences
-
 MEASURED: list[Callable[[Release], Any]] = [
     lambda r: r.mean("x", where="n > 3", view="signed"),
     lambda r: r.var("x", view="signed"),

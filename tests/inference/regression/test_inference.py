@@ -43,9 +43,6 @@ def test_predictions_are_those_of_statsmodels_with_intervals_on_the_links_scale(
     assert list(found.index) == [7, 9] and found["privacy"].isna().all()
 
 
-# ---------------------------------------------------------------------- on a measured release
-
-
 @pytest.fixture(scope="module")
 def measured(mixed_release):
     return mixed_release.glm("married ~ age + city", "binomial")

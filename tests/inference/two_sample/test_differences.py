@@ -144,9 +144,6 @@ def test_compare_shows_columns_pairs_and_differences_of_two_releases_and_no_rows
     assert found.to_dict()["differs"] and "seen" not in found.to_text()  # nothing is known of it
 
 
-# ------------------------ Tables against a sample, which is counted in them without noise
-
-
 def against(release: ka.Release, rows: np.ndarray):
     return differences_of(release, SampleRows(release, rows))
 
@@ -241,9 +238,6 @@ def test_smooth_features_are_compared_with_tables_and_domains_of_different_bound
     counted = MarginFeatures(ka.kernels.Margins(((-1.0, 0.0, 1.0),) * 2, ((),) * 2, (False,) * 2, (0.5, 0.5, 0.0)))
     near, far = (noisy(counted, counted(population(N, rng, s)).mean(axis=0), 0.005, rng) for s in (0.0, 1.0))
     assert ka.mmd_test(a, near).pvalue > 1e-3 > ka.mmd_test(far, a).pvalue
-
-
-# ------------------------ The size of a difference: intervals that hold the truth, distances that are found as often as they say.
 
 
 VARIANCES = np.array([4.0, 1.0, 0.5, 0.25])

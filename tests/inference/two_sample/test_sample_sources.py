@@ -234,9 +234,6 @@ def test_plain_samples_and_distances_keep_the_names_of_columns(rehearsal, sample
             ka.mmd(rehearsal, single_precision(sample))
 
 
-# ---------------------------------------------------------------------- refusals
-
-
 def refusals_of(release: Release, source: Any) -> list[str]:
     texts = []
     for read in (
@@ -299,9 +296,6 @@ def test_what_a_library_says_about_the_analysts_own_rows_is_shown_in_one_sentenc
     )
     with pytest.raises(TypeError, match=r"a int is not a table that can be read\. Pass a path"):
         read_table(3)
-
-
-# ---------------------------------------------------------------------- public rows of the curator, and commands
 
 
 @pytest.mark.parametrize("kind", ["folder"])

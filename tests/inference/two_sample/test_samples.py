@@ -240,9 +240,6 @@ def test_a_file_is_not_held_in_memory(mixed_release, frame, tmp_path, monkeypatc
     assert sum(alive) == ROWS
 
 
-# ---------------------------------------------------------------------- the command
-
-
 def shown(monkeypatch: pytest.MonkeyPatch, path: Path, sample: Path, **fields: Any) -> str:
     about = {"method": "m", "noise_aware": True, "n_release_rows": 9, "n_release_points": 9, "n_sample_rows": 9}
     result = TestResult(statistic=1.0, pvalue=0.2, **(about | {"mmd_squared": 0.0009} | fields))

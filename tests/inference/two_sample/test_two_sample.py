@@ -28,9 +28,6 @@ def feature_map(request: pytest.FixtureRequest) -> FeatureMap:
     return MAPS[request.param]
 
 
-# ---------------------------------------------------------------- distances
-
-
 def test_squared_distances_are_those_other_projects_pin():
     for estimator in sorted(SHOGUN):
         ours = 4 * ka.mmd_squared(SHOGUN_X, SHOGUN_Y, Gaussian(2.0), estimator=estimator)
@@ -50,9 +47,6 @@ def test_a_release_is_at_distance_zero_from_itself_and_measured_in_its_own_kerne
     frame = mixed_release.to_frame().drop(columns="weight")
     expected = mixed_release.embedding.distance(KernelMean(mixed_release.kernel, mixed_release.encoded_points))
     assert ka.mmd(mixed_release, frame) == pytest.approx(expected, abs=1e-12)
-
-
-# ---------------------------------------------------------------- release against sample
 
 
 def directions_of(release):
@@ -207,9 +201,6 @@ def test_rows_that_directions_come_from_are_left_out_of_the_null_where_enough_ot
     release = noisy(MAPS["random-features"], np.zeros(200), NOISE_SCALE[1.0], rng)
     ka.mmd_test(release, population(n, rng))
     assert (None if seen[0] is None else len(seen[0])) == left_out
-
-
-# ---------------------------------------------------------------- Laplace noise has longer tails
 
 
 def pvalue_and_tail(statistic_share: float, noise_law: str, drawn: str) -> tuple[float, float]:

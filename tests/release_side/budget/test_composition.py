@@ -166,8 +166,6 @@ def test_the_grid_is_exact_for_releases_of_one_size(monkeypatch):
         assert total_epsilon([laplace(0.1)] * count, 1e-6) == pytest.approx(exact, rel=1e-12)
 
 
-# ---------------------------------------------------------------------- mixtures
-
 MIXTURES = [
     [gaussian(0.5), laplace(0.1)], [gaussian(1.0), laplace(1.0), laplace(0.3)],
     [gaussian(0.01), laplace(0.01), laplace(0.02)],
@@ -225,8 +223,6 @@ def test_a_mixed_check_takes_milliseconds():
     assert time.perf_counter() - start < 2
 
 
-# ---------------------------------------------------------------------- what is left
-
 ONE_SPEND = st.one_of(st.floats(1e-3, 2).map(gaussian), st.floats(1e-3, 2).map(laplace))
 
 
@@ -273,9 +269,6 @@ def test_rounding_keeps_short_numbers_and_the_ends():
         "0.4123", "0.4123", "1", "1", "1e-05", "1e-05", "0", "0", "inf", "inf",
     ]  # fmt: skip
     assert (rounded(0.41239, up=False), rounded(0.41231, up=True)) == ("0.4123", "0.4124")
-
-
-# ---------------------------------------------------------------------- what a spend must be
 
 
 SOUND: dict[str, Any] = {

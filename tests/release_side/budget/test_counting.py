@@ -130,8 +130,6 @@ FUNCTION: dict[str, Any] = {"kind": "density", "epsilon": 1, "delta": 1e-6, "gri
 COUNTED = {"ledger": "b.ledger", "table": "people"}
 
 
-# ---------------------------------------------------------------------- weak guarantees
-
 WEAK = {
     (10.5, 1e-6): r"epsilon 10\.5 is a weak guarantee: above 10 a release may distinguish single rows",
     (1.0, 1 / 60): r"delta 0\.0166667 is a weak guarantee for N = 60 rows: with delta of 1/N or more .* reveal whole rows",

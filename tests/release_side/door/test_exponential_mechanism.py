@@ -313,8 +313,6 @@ def test_an_index_outside_the_list_is_moved_into_it():
     assert drawn.shape == (2, 2)
 
 
-# ---------------------------------------------------------------------- publishing
-
 FRAME = MIXED.decode(MIXED.draw(200, np.random.default_rng(1)))
 
 

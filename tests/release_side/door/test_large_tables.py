@@ -122,9 +122,6 @@ def test_more_rows_than_64_bits_hold_are_refused_with_the_number_that_they_hold(
             publish(TABLE, DOMAIN, epsilon=1.0, delta=1e-12, uncounted=True, **own)
 
 
-# ---------------------------------------------------------------- rounds
-
-
 def rounds_of(n_rows: int, noise: Noise | RehearsalNoise) -> TableRounds:
     """All rows in the first cell of every table."""
     everything = cells()
@@ -158,9 +155,6 @@ def test_rounds_of_so_many_rows_do_not_wrap(n_rows: int, repeated):
         for guesses, costs, likely in ((wrong, [0, 2**61], 0), (right, [2**61, 0], 1)):
             chosen, scale = rounds.choose(wanted, guesses, step, costs=np.array(costs), count=1)
             assert chosen.tolist() == [likely] and scale < 2**50
-
-
-# ---------------------------------------------------------------- from publish to an answer
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,6 @@ def assert_within_the_sensitivity(one: Recorder, other: Recorder) -> None:
     assert squared_distance(one.exact_sum, other.exact_sum) <= Fraction(one.sensitivity) ** 2
 
 
-# ---------------------------------------------------------------- the sum
-
-
 @every_map
 def test_the_sum_is_that_of_the_units_averages_towards_zero(maps: list[FeatureCase], monkeypatch: pytest.MonkeyPatch):
     """By hand: for every map the sum over units of int(Σz/m), whatever the sizes of the pieces."""
@@ -99,9 +96,6 @@ def test_the_sum_depends_on_no_order_name_piece_thread_or_repetition(maps: list[
             order = np.tile(rng.permutation(150), times)
             found = measured(-codes[order], rows[order], feature_map, workers=workers).exact_sum
             np.testing.assert_array_equal(found, expected)
-
-
-# ---------------------------------------------------------------- the sensitivity
 
 
 @every_map
@@ -172,8 +166,6 @@ def test_progress_counts_units_and_is_the_same_for_any_number_of_rows(monkeypatc
         heard.append(steps)
     assert heard[0] == heard[1] == [("reading rows", each / 100) for each in range(1, 101)]
 
-
-# ---------------------------------------------------------------- identifiers
 
 SAME = [13, 13.0, "13", np.int32(13), np.float32(13), decimal.Decimal("13.00")]
 NO_PERSON = ["", None, np.nan, pd.NA, pd.NaT, decimal.Decimal("NaN"), decimal.Decimal("sNaN"), np.datetime64("NaT"),

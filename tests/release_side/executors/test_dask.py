@@ -125,9 +125,6 @@ def test_few_tasks_are_under_way_at_a_time(both: Any, tmp_path: Path, monkeypatc
     assert sorted([first, *given]) == [(i, i) for i in range(20)]
 
 
-# ---------------------------------------------------------------------- no cell leaves the workers
-
-
 def everything_said(client: Any, folder: Path, caught: pytest.ExceptionInfo[BaseException]) -> str:
     """Logs of scheduler and workers, their files, what dashboards and reports show, the exception as text and pickle."""
     logs = f"{client.get_scheduler_logs(n=10_000)} {client.get_worker_logs(n=10_000)} {client.get_worker_logs(nanny=True)}"
@@ -207,9 +204,6 @@ def test_names_of_tasks_have_numbers_alone(both: Any, tmp_path: Path):
     keys = {str(key) for key, *_ in both.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.transition_log))}
     ours = [key for key in keys if key.split("-")[0] in ("work", "part", "scatter", "chunk", "bucket")]
     assert len(ours) > 64 and all(MARKER not in key and str(tmp_path) not in key for key in keys)
-
-
-# ---------------------------------------------------------------------- what is refused
 
 
 @pytest.mark.slow

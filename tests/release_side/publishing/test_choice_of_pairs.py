@@ -190,9 +190,6 @@ def test_the_last_class_of_many_columns_is_seen_with_every_other_column_and_firs
     assert release.measurement.drawn is not None and all(11 in own for own in release.measurement.drawn.sets)
 
 
-# ------------------------ Larger sets of columns than pairs
-
-
 NAMES = (*(f"x{j}" for j in range(8)), "y")
 
 

@@ -103,9 +103,6 @@ def test_a_file_that_cannot_be_written_after_the_draw_is_an_error_and_counts(cou
     assert [release.output for release in recorded(counted)] == [None]
 
 
-# ---------------------------------------------------------------- rare cases
-
-
 def test_what_is_refused_spends_nothing_and_replaces_no_file(counted, tmp_path, monkeypatch):
     rows, toml, public = tmp_path / "rows", tmp_path / "d.toml", tmp_path / "q.csv"
     rows.mkdir()
@@ -152,9 +149,6 @@ def test_a_ledger_that_is_lost_after_the_draw_does_not_hide_that_the_file_is_the
     publish(FRAME, DOMAIN, **ONE, **counted, output=tmp_path / "r.kme")
     assert "is written and counted as spent; the ledger could not note its name" in caplog.text
     assert (tmp_path / "r.kme").exists() and len(recorded(counted)) == 1
-
-
-# ---------------------------------------------------------------- the command line
 
 
 @pytest.fixture

@@ -64,9 +64,6 @@ def published(frame: pd.DataFrame, unit: str | None = "person_id", **options: An
 TABLE = table_of()
 
 
-# ---------------------------------------------------------------------- the guarantee and the measurement
-
-
 def test_the_guarantee_is_for_units_and_says_so(tmp_path: Path):
     release = published(TABLE, output=tmp_path / "o.kme")
     statement = release.statement
@@ -111,9 +108,6 @@ def test_error_bars_count_units_and_are_not_too_short():
     spread = frame.groupby("who")["x"].mean().std() / 20
     assert spread <= sampling < 1.5 * spread
     assert sampling > 2 * frame["x"].std() / np.sqrt(4000)
-
-
-# ---------------------------------------------------------------------- what a release shows
 
 
 def everything_seen(frame: pd.DataFrame, folder: Path, caplog: Any, size: dict[str, Any]) -> tuple[Any, ...]:
@@ -220,9 +214,6 @@ def test_the_analyst_learns_that_units_are_protected_and_weigh_the_same(tmp_path
     assert result.n_release_rows == UNITS
     assert any("gives each unit the same weight" in note for note in result.notes)
     assert not any("unit" in note for note in kmeanalyst.mmd_test(published(TABLE, unit=None), sample).notes)
-
-
-# ---------------------------------------------------------------------- what is refused
 
 
 def test_a_column_that_cannot_identify_units_is_refused(tmp_path):

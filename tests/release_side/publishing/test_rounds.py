@@ -245,8 +245,6 @@ def test_the_requests_move_by_no_more_than_their_allowances_when_a_unit_is_repla
     assert reached.min() > 0.2, "the neighbours are too near to show anything"
 
 
-# ---------------------------------------------------------------------- what cannot be finished
-
 MANY_CELLS = (levels("a", 1930), levels("b", 1930), *(Boolean(name=f"c{k}") for k in range(27)))
 
 

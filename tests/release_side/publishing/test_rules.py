@@ -119,8 +119,6 @@ def test_private_rows_that_break_rules_are_measured_like_any_other():
     assert np.array_equal(first.measurement.vector, second.measurement.vector)
 
 
-# ------------------------------------------------------------------ rules that no row keeps, and that some do
-
 HOLES = tuple(Integer(name=f"c{i}", lower=0, upper=9) for i in range(11))
 
 

@@ -143,9 +143,6 @@ def test_arrow_flight_is_read(tmp_path):
             integers(reader())
 
 
-# ---------------------------------------------------------------------- refusals
-
-
 def refused(source: Any) -> None:
     """Publish; an error that comes from another one, or after it, is wrong."""
     try:
@@ -236,9 +233,6 @@ def test_an_address_of_a_database_and_a_path_are_no_urls():
     assert all(map(is_url, ("s3://a/b", "abfs://box@account.dfs.core.windows.net/t.csv", "memory://t.csv")))
 
 
-# ---------------------------------------------------------------------- public inputs and outputs
-
-
 def test_a_private_table_in_a_store_is_no_public_file(memory, tmp_path):
     path = as_csv(people(), tmp_path / "public.csv")
     url = put(memory, path)
@@ -277,9 +271,6 @@ def test_the_command_line_reads_urls_and_writes_here(s3, tmp_path, monkeypatch):
     assert result.exit_code == 0 and Path("a.kme").exists(), result.stderr
     result = call("release-side", "publish", url, "--domain", "d.toml", *words, "--output", "s3://visits/a.kme")
     assert result.exit_code == 1 and "does not exist or is not writable" in result.stderr
-
-
-# ---------------------------------------------------------------------- failures show no cell
 
 
 class BreaksOff:

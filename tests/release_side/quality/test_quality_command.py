@@ -165,9 +165,6 @@ def test_cells_that_the_domain_does_not_know_become_what_the_release_made_of_the
         assert MARKER not in before and found and MARKER in after
 
 
-# ---------------------------------------------------------------------- units
-
-
 @pytest.fixture(scope="module")
 def visits() -> tuple[pd.DataFrame, Release]:
     """600 persons; those with many rows are old, so that rows and persons differ."""
@@ -195,9 +192,6 @@ def test_a_table_without_the_column_of_the_units_is_refused(visits: tuple[pd.Dat
     frame, release = visits
     with pytest.raises(PublishError, match="no column 'person'"):
         quality(release, frame.drop(columns="person"))
-
-
-# ---------------------------------------------------------------------- what publish says
 
 
 def test_publish_ends_by_naming_the_command_that_runs_as_printed(here: Path):

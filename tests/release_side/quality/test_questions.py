@@ -75,9 +75,6 @@ def test_the_table_answers_as_a_release_of_its_own_rows_does():
     assert compared.known == 0 and all(each.note for each in compared.compared)  # no measurement, no noise interval
 
 
-# ---------------------------------------------------------------------- which questions
-
-
 def test_fifty_questions_follow_from_the_domain_alone_and_fit_it():
     questions = drawn_questions(DOMAIN)
     assert [each.text for each in questions] == [each.text for each in drawn_questions(DOMAIN)]
@@ -113,9 +110,6 @@ def test_atoms_that_make_long_conditions_are_left_out_and_texts_have_no_table():
         chosen_questions(release, ["table(t)"])
 
 
-# ---------------------------------------------------------------------- held, and how far off
-
-
 def test_the_distance_is_in_standard_errors_and_beyond_196_is_not_held():
     cases = [(0.5, True, 0.0), (0.59, True, 0.9), (0.31, False, 1.9), (math.nan, None, math.nan)]
     for table, held, distance in cases:
@@ -147,9 +141,6 @@ def test_a_question_that_the_release_cannot_answer_says_why(compared):
     undefined = WorkloadQuestion("log(age - 200)", "mean", ("log(age - 200)",), None, (1,), ())
     (each,) = compare_answers(release, "here", [undefined], [1.0]).compared
     assert each.held is None and "no finite value" in each.note
-
-
-# ------------------------ Models on both sides
 
 
 THREE = models.estimators_of

@@ -123,9 +123,6 @@ def test_texts_divide_no_rows_into_groups():
         ScoreTables(Domain((Text(name="note", length=3), Boolean(name="x"))), 0)
 
 
-# ---------------------------------------------------------------------- equal rows
-
-
 def test_digests_are_equal_for_equal_rows_alone():
     domain = Domain((Integer(name="n", lower=-5, upper=5, missing=True), Text(name="t", length=20), Boolean(name="b")))
     cells = {"n": ["0", "-0", "", "", "1"], "t": ["abcdefghijklmnop", "abcdefghijklmnop", "u", "u", "abcdefghijklmnoq"]}

@@ -127,9 +127,6 @@ def test_text_is_utf_8_whatever_the_client_s_encoding(server, tmp_path, monkeypa
     assert integers(in_postgresql(table, server, tmp_path)) == integers(as_csv(table, tmp_path))
 
 
-# ---------------------------------------------------------------------- one moment
-
-
 def numbers_in(source: Any, name: str = "i") -> list[int]:
     return [number for batch in source.batches([name]) for number in batch[name].to_pylist()]
 
@@ -260,8 +257,6 @@ def test_no_other_process_reads_a_part(server, tmp_path):
         with pytest.raises(PublishError, match="no other process can read a part of it"):
             open_private(source).divided(5)
 
-
-# ---------------------------------------------------------------------- types
 
 TYPES = {  # PostgreSQL: why it is refused as a real, as levels and as a unit; "" where it is read
     "smallint": ("", "", ""), "int": ("", "", ""), "bigint": ("", "", ""), "double precision": ("", "", ""),

@@ -32,9 +32,6 @@ def texts_of(column: Text, n: int = 50) -> list[str]:
     return column.decode(column._draw_present(n, np.random.default_rng(0))).tolist()
 
 
-# ---------------------------------------------------------------- a cell becomes numbers and returns
-
-
 @EACH
 def test_a_string_of_the_column_comes_back_to_the_letter(column):
     texts = [*texts_of(column), column.symbols[0] * column.length, column.symbols[-1]]
@@ -82,9 +79,6 @@ def test_numbers_next_to_strings_keep_their_own_indices():
     assert domain.column_of[domain.coordinates[2]].tolist() == [2] * TEXTS[0].width
     alone = Domain((domain.columns[2], domain.columns[0]))
     np.testing.assert_array_equal(rows[:, domain.indices_of([2, 0])], alone.encode(frame))
-
-
-# ---------------------------------------------------------------- the kernel
 
 
 def counted_by_hand(text: str, p: int, blended: bool) -> Counter[str]:
@@ -171,9 +165,6 @@ def test_the_table_kernel_takes_the_length_of_substrings():
     found = kernel_from_spec("table:length=5", Domain((TEXTS[0],)))
     assert found.kernels == (StringSpectrum(5, 5, TEXTS[0].width, blended=False),)
     assert kernel_from_spec("table:length=2,blended=1", Domain((TEXTS[0],))).kernels[0].blended
-
-
-# ---------------------------------------------------------------- tables
 
 
 def test_private_strings_of_any_kind_are_read_silently(tmp_path, recwarn):

@@ -121,9 +121,6 @@ def test_a_tree_of_the_most_codes_is_made_at_once_and_a_larger_one_refused():
         Tree(name="x", parents=parents | {"one": "p0"})
 
 
-# ---------------------------------------------------------------- tables
-
-
 def wide_tree(inner: bool = False, missing: bool = False) -> Tree:
     """3 chapters, 66 blocks, 330 codes: more blocks than the tables of pairs have."""
     parents = {f"b{k}": f"c{k % 3}" for k in range(66)} | {f"d{k}": f"b{k % 66}" for k in range(330)}
@@ -141,9 +138,6 @@ def test_pairs_see_the_deepest_nodes_that_are_few_and_single_tables_every_depth_
     cells = np.column_stack([kernel.cells(rows)[:, 1], kernel.fine_cells(rows)])
     for own, depth in zip(cells.T, range(3), strict=True):
         np.testing.assert_array_equal(own, column.group_of(rows[:, 1], depth))
-
-
-# ---------------------------------------------------------------- groups
 
 
 def test_groups_are_the_nodes_of_a_depth():

@@ -86,8 +86,6 @@ def test_expressions_are_what_numpy_computes(expected):
             np.testing.assert_array_equal(got, direct, err_msg=text)
 
 
-# ------------------------------------------------------------------ precedence is Python's
-
 XYZ = Domain(tuple(Real(name=name, lower=-10, upper=10) for name in "xyz"))
 
 

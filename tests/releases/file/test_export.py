@@ -191,9 +191,6 @@ def test_a_reader_never_sees_half_a_file(tmp_path):
     assert path.stat().st_mode & 0o777 == other.stat().st_mode & 0o777
 
 
-# ---------------------------------------------------------------- formulas
-
-
 FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", '"=1+1', "'=1+1", "＝1+1", "=cmd|'/C calc'!A0"]
 PLAIN = ["<=50K", "a=b", "-5", "+3.5e2", "- x", "x", "'quoted'", "1-2"]
 
@@ -231,9 +228,6 @@ def test_texts_that_no_spreadsheet_runs_and_numbers_are_left_alone_and_names_are
     assert back["level"].tolist() == [("'" if text == "- x" else "") + text for text in PLAIN]
     assert export(with_levels(["x", "y"], name="=1+1"), tmp_path / "a.csv") == 1
     assert list(pd.read_csv(tmp_path / "a.csv")) == ["'=1+1", "n", "weight"]
-
-
-# ---------------------------------------------------------------- rehearsals
 
 
 def rehearsed(release: Release) -> Release:
@@ -282,9 +276,6 @@ def test_the_command_says_how_many_cells_it_defused_and_how_to_leave_them(tmp_pa
     kept = CliRunner().invoke(main, [*arguments, "--keep-formulas"])
     assert kept.exit_code == 0 and "formula" not in kept.stderr
     assert pd.read_csv(tmp_path / "a.csv")["level"].tolist() == ["=1+1", "@x", "y"]
-
-
-# ---------------------------------------------------------------------- rows for the report of SDNist
 
 
 @pytest.fixture

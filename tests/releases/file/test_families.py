@@ -81,9 +81,6 @@ def releases() -> dict[str, Release]:
         return {name: published(name) for name in WAYS}
 
 
-# ---------------------------------------------------------------- from table to answer
-
-
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.product(but="binning")
 def test_a_release_of_each_family_read_back_is_the_release_written(name: str, releases, tmp_path: Path):
@@ -183,9 +180,6 @@ def test_the_plan_takes_a_family():
     assert 100 < plan["features"].item() <= 200
 
 
-# ---------------------------------------------------------------- what users type
-
-
 def test_kernels_are_read_from_text():
     bounds = ((-3.0, 0.0), (3.0, 20.0))
     for text, kernel in (
@@ -201,9 +195,6 @@ def test_a_wrong_kernel_or_family_is_refused_with_the_fix_before_anything_is_spe
     check_refusals("kernels", lambda made: made, **globals())
     with pytest.raises(DomainError, match=r"is for numbers, and c have levels"):
         kernel_from_spec("polynomial", LEVELS)
-
-
-# ---------------------------------------------------------------- forged files
 
 
 def without(name: str) -> Edit:

@@ -104,9 +104,6 @@ def test_a_function_whose_guarantee_is_too_good_is_not_written(tmp_path: Path):
     assert not (tmp_path / "f.kme").exists()
 
 
-# ---------------------------------------------------------------------- forgeries
-
-
 def quieter(times: int) -> file_tools.Edit:
     """A tenth less noise in the first so many fields that record it."""
     recorded = [("measurement", "noise_scale"), ("measurement", "grid_noise_scale"), ("statement", "noise_scale")]
@@ -183,9 +180,6 @@ def edited_and_sealed(members: dict[str, bytes], rng: np.random.Generator, seal:
             return seal(members, rng)
         except KeyError:
             continue
-
-
-# ---------------------------------------------------------------------- files that stay readable
 
 
 def test_a_function_of_format_1_reads_as_on_the_day_it_was_written():

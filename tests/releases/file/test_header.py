@@ -55,9 +55,6 @@ def test_a_header_that_is_not_plain_json_is_refused(mixed_path, tmp_path):
     check_refusals("json", lambda forge: opened(with_header(mixed_path, forge(text)), tmp_path))
 
 
-# ---------------------------------------------------------------------- the fields
-
-
 # a statement and a measurement that agree on less noise than the claim needs
 QUIETER = all_of(
     *(scaling(*keys, "noise_scale", by=0.9) for keys in (("statement",), ("measurement",))),
@@ -181,9 +178,6 @@ def test_a_header_that_the_schema_refuses_is_refused(mixed_path, foreign_release
         assert count > 8
     for kernel in KERNELS_IN_FILES:
         assert check_reader_is_as_strict(tmp_path / "foreign.kme", "kernel", kernel) > 10
-
-
-# ---------------------------------------------------------------------- refusals: members against their declaration
 
 
 def points(make: Callable[[bytes], bytes]) -> Edit:

@@ -130,8 +130,6 @@ def test_reading_does_not_depend_on_the_locale(mixed_path, mixed_release):
             locale.setlocale(locale.LC_ALL, before)
 
 
-# ---------------------------------------------------------------------- refusals
-
 UNBOUND, EMPTY = "values outside its bounds", "it has empty cells, and the domain declares no missing value"
 WRITTEN, OTHER = "is not written as its kind is", "has other columns than declared"
 QUOTES = "a quotation mark that does not enclose a cell on one line"

@@ -78,9 +78,6 @@ def test_a_file_of_a_later_minor_version_is_read(mixed_path, mixed_release):
     same(mixed_release, read_release(mixed_path))
 
 
-# ---------------------------------------------------------------------- whole or not at all
-
-
 def test_a_write_that_fails_leaves_the_older_file_and_no_other(numeric_release, tmp_path, monkeypatch):
     path = tmp_path / "a.kme"
     path.write_bytes(b"older")

@@ -124,9 +124,6 @@ def test_info_lists_the_rules(path):
     assert told[1]["always"] == "left >= came" and told[1]["broken"]["share"] is None
 
 
-# ---------------------------------------------------------------------- rules that the table does not keep
-
-
 rough = pytest.mark.usefixtures("rough_representation")
 
 
@@ -189,9 +186,6 @@ def test_a_row_that_breaks_a_rule_is_measured_like_any_other():
     )
     np.testing.assert_array_equal(one.measurement.noisy_sum, other.measurement.noisy_sum)
     assert one.statement.n_rows == other.statement.n_rows == 20_000
-
-
-# ---------------------------------------------------------------------- rules that cost too much
 
 
 def test_rules_that_take_too_long_to_try_are_refused_on_reading_and_before_anything_is_spent(tmp_path):

@@ -164,9 +164,6 @@ def test_fewer_points_than_clusters_are_enough_to_start_from(n_points: int):
     assert np.isfinite(mixture.loss) and len(mixture) >= 1 and shares[-1] == 1.0 and shares == sorted(shares)
 
 
-# ------------------------ Hamiltonian Monte Carlo over mixtures
-
-
 def one_component(noise: float) -> tuple[MixtureFit, Mixture]:
     """One column between −3 and 3, one component: mean 0.8 and standard deviation 0.7, measured with noise."""
     domain = Domain((Real(name="x", lower=-3, upper=3),))

@@ -180,9 +180,6 @@ def test_rows_are_values_of_the_domain():
     assert rows[:, 3].mean() == pytest.approx(table[:, 3].mean(), abs=0.02)
 
 
-# ------------------------ A noisy one-way table, smoothed
-
-
 def bell(cells: int) -> Array:
     """(cells,) shares that rise and fall along the cells."""
     shares = np.exp(-0.5 * np.linspace(-3, 3, cells) ** 2)
@@ -211,9 +208,6 @@ def test_neighbours_share_what_is_known_of_them():
         return float(np.mean([np.abs(smoothed_column(each, 0.01**2) - shares).sum() for each in noisy]))
 
     assert error(table) < 0.75 * error(table[order])  # 0.57 to 0.60 over five seeds
-
-
-# ------------------------ Tables of ordered columns
 
 
 EDGES = (-2.0, -1.2, -0.6, 0.0, 0.6, 1.2, 2.0)
