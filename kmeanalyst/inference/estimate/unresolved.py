@@ -162,9 +162,9 @@ def values_at_edges(release: ReleaseData, asked: Expression) -> Iterator[tuple[s
             yield name, column._encode_one(value), narrow, wide
 
 
-def heaps_cut(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, list[float], Array, float]]:
-    """Columns of numbers with values of a range in which values heap, by its neighbours' counts, and that a comparison may cut: its
-    ends (2,), encoded, and the most, at 95 %, that one value of it may have.
+def heaps_cut(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, float, Array]]:
+    """Columns of numbers with a value, encoded, of a range that a comparison may cut, and in which values heap by its neighbours'
+    counts; and the ends (2,) of the range: all of its mass may be at that value.
     """
     for name, _, value in _compared(release, asked):
         column: Any = release.domain[name]
@@ -173,11 +173,10 @@ def heaps_cut(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, li
             continue
         ends, shares, noise = fine
         place = int(np.clip(np.searchsorted(ends, column._encode_one(value), side="right") - 1, 0, len(shares) - 1))
-        more, deviation = heaps(sizes_within(column, ends, tuple(column.atom_codes)), shares, noise)
-        if more[place]:
+        if heaps(sizes_within(column, ends, tuple(column.atom_codes)), shares, noise)[place]:
             within = ends[place] + np.array([_ROUNDING, 1 - _ROUNDING]) * (ends[place + 1] - ends[place])
-            tried = [one for one in (*column.rounded(within), column._encode_one(value)) if one not in column.atom_codes]
-            yield name, tried, ends[place : place + 2], float(more[place] + _Z * deviation[place])
+            tried = dict.fromkeys((*column.rounded(within).tolist(), column._encode_one(value)))
+            yield from ((name, one, ends[place : place + 2]) for one in tried if one not in column.atom_codes)
 
 
 def _fine_shares(release: ReleaseData, column: Number) -> tuple[Array, Array, float] | None:
@@ -290,7 +289,8 @@ def finest_ranges(release: ReleaseData, question: object, values: Array, weights
     """(c, 3) of each range of a column of numbers in its finest table the first and the last value, increasing, and the mass of
     rows there, of these values (n,) and weights, that are no atoms; None of another question, and without tables.
     """
-    column, features = _column(release, question) if isinstance(question, str) else None, _tables(release)
+    name = question[1:-1] if isinstance(question, str) and question.startswith("`") else question
+    column, features = _column(release, name) if isinstance(name, str) else None, _tables(release)
     if not isinstance(column, Number) or features is None:
         return None
     ends = FROM_SCALE[column.scale](

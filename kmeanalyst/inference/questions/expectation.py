@@ -6,11 +6,13 @@ The value is Σ w_m h(z_m) in the view's weights; its influence function is h it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtri
 
 from kmeanalyst.inference.declared import declared_by, note_of
@@ -149,7 +151,8 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     if (asked := unresolved.readable(population.release, question)) is None:
         return found
     if np.nanmax(np.abs(influence)) > _ROUNDING * abs(found.value):
-        singles = max(_of_single_values(population, asked, float(found.value)), _of_comparisons(population, asked))
+        others = _of_comparisons(population, asked), _of_ranges_cut(population, question, asked, float(found.value))
+        singles = max(_of_single_values(population, asked, float(found.value)), *others)
         error = _Z * estimate(population, found).standard_error if singles > 0 else 0.0
         bias = np.hypot(_of_heaps(population, asked), np.sqrt(max(singles**2 - error**2, 0.0)) / _Z)
         return replace(found, influence=np.append(influence, bias)) if bias > _ROUNDING else found
@@ -187,18 +190,13 @@ def _of_single_values(population: Population, asked: Expression, answer: float) 
 
 
 def _of_heaps(population: Population, asked: Expression) -> float:
-    """By how much the answer may be off, as values may heap where it cuts a range, or at the first value of one."""
-    square, whole = 0.0, _whole(population)
+    """By how much the answer may be off, as values may heap at the first value of a range with which it compares."""
+    square = 0.0
     for name, code, narrow, wide in unresolved.values_at_edges(population.release, asked):
         codes = _codes(population, name)
         moved, mass = _moved(population, asked.text, population, name, code, codes, narrow)
         around = float(population.weights @ ((codes >= wide[0]) & (codes < wide[1])))
         square += (min(unresolved.AT_EDGES * around, mass / _Z) * moved / mass) ** 2 if mass > 0 else 0.0
-    for name, tried, ends, most in unresolved.heaps_cut(population.release, asked):
-        codes = _codes(population, name)
-        share = most / max(float(whole.weights @ ((codes >= ends[0]) & (codes < ends[1]))), most)
-        moves = [abs(_moved(population, asked.text, population, name, code, codes, ends)[0]) for code in tried]
-        square += (share * max(moves, default=0.0) / _Z) ** 2
     return float(np.sqrt(square))
 
 
@@ -215,6 +213,38 @@ def _of_comparisons(population: Population, asked: Expression) -> float:
         may, need_not = np.any(there, axis=0) & ~here, here & ~np.all(there, axis=0)
         most = max(most, *(float(population.weights @ (lifted * each)) for each in (may, need_not)))
     return most
+
+
+def _of_ranges_cut(population: Population, question: str, asked: Expression, value: float) -> float:
+    """By how much the answer may be off, as values heap in a range that it or a condition cuts: all of it may be on either side."""
+    release, where, frame, found = population.release, population.where, population.model.frame, list[Statistic]()
+    for name, code, ends in unresolved.heaps_cut(release, asked):
+        values = population.values_at(asked.text, _with_heap(release, frame, name, code, ends))
+        found.append(answer(population, mean_statistic(population, values), question))
+    errors = [one.standard_error for one in estimates(population, found)] if found else []
+    for k, condition in enumerate(where):
+        given = unresolved.readable(release, condition) if isinstance(condition, str) else None
+        if given is None:
+            continue
+        for name, code, ends in unresolved.heaps_cut(release, given):
+            moved = partial(_meets_with_heap, release, given, name, code, ends)
+            with suppress(ValueError):  # no row would be left
+                other = population_of(release, where=(*where[:k], moved, *where[k + 1 :]), view=cast(View, population.view))
+                found.append(answer(other, mean_statistic(other, other.values(question)), question))
+                errors.append(estimate(other, found[-1]).standard_error)
+    return max((abs(one.value - value) + _Z * error for one, error in zip(found, errors, strict=True)), default=0.0)
+
+
+def _with_heap(release: ReleaseData, frame: pd.DataFrame, name: str, code: float, ends: Array) -> pd.DataFrame:
+    """Rows of which those within a range of a column have one value of it."""
+    column: Any = release.domain[name]
+    codes = column.encode(frame[name])[0]
+    moved = column.decode(np.where((codes >= ends[0]) & (codes < ends[1]), code, codes))
+    return with_columns(frame, {name: moved.set_axis(frame.index)})
+
+
+def _meets_with_heap(release: ReleaseData, asked: Expression, name: str, code: float, ends: Array, frame: pd.DataFrame) -> Array:
+    return np.asarray(asked.evaluate(_with_heap(release, frame, name, code, ends), release.columns)) == 1
 
 
 def _whole(population: Population) -> Population:

@@ -192,8 +192,9 @@ def _fine_edges(column: Column, edges: tuple[float, ...], ranges: int) -> tuple[
 def _even_edges(column: Number, ranges: int) -> Array:
     """(ranges + 1,) ends of even ranges, in encoded units; moved between two values where the column has steps."""
     low, high = column.ends
-    even = np.linspace(0, high - low, ranges + 1)
-    return low + (np.rint(even / column.spacing) * column.spacing if column.spacing else even)
+    even = np.linspace(0, high - low, ranges + 1)[1:-1]
+    inner = low + (np.rint(even / column.spacing) * column.spacing if column.spacing else even)
+    return np.array([low, *inner, high])  # a sum may be next to the end, and leave a range without width
 
 
 def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) -> kernels.OnColumns:

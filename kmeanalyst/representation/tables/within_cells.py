@@ -74,7 +74,7 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
         noise = float(np.median(noises))
         sizes, more = sizes_within(column, ends, kernel.atoms[j]), np.zeros(len(cell))
         if isinstance(column, Number) and sizes.any():
-            more = heaps(sizes, own, noise)[0]
+            more = heaps(sizes, own, noise)
             of_cells, place = np.unique(cell, return_inverse=True)
             coarse = np.maximum(shares[begins[j] + of_cells] - np.bincount(place, more), 0.0)
             smooth = smooth_shares(ends, sizes, cell, coarse, own - more, noise)
@@ -95,17 +95,17 @@ def _cells(kernel: Margins, j: int, low: float, high: float) -> FineRanges:
     return FineRanges(ends, np.arange(n), np.ones(n), np.zeros(n), np.full(n, np.nan))
 
 
-def heaps(sizes: Array, observed: Array, noise: float) -> tuple[Array, Array]:
+def heaps(sizes: Array, observed: Array, noise: float) -> Array:
     """How much more a range has than at its neighbours' density, where it stands out, twofold at least: values heap there.
 
     sizes      (R,) the number of values of each, or its width; observed (R,) its noisy share, of this deviation.
-    Returns    (R,) that, 0 of others, and (R,) its deviation.
+    Returns    (R,) that, 0 of others.
     """
     density, apart = (np.pad(each / np.where(sizes > 0, sizes, np.inf), 1) for each in (observed, np.full(len(sizes), noise)))
     denser = np.where(density[:-2] > density[2:], 0, 2) + np.arange(len(sizes))  # of both neighbours
     more = observed - sizes * np.maximum(density[denser], 0.0)
     deviation = np.hypot(noise, sizes * apart[denser])
-    return np.where((sizes > 0) & (more > _HEAPED * deviation) & (more > observed / 2), more, 0.0), deviation
+    return np.where((sizes > 0) & (more > _HEAPED * deviation) & (more > observed / 2), more, 0.0)
 
 
 def _roundest(column: Number | Tree, below: float, above: float, atoms: tuple[float, ...]) -> float:
@@ -278,6 +278,7 @@ def _redraw(normals: Array, low: Array, high: Array, rng: np.random.Generator) -
 _BEND = 0.5  # prior standard deviation of the second difference of the log density at knots half a range apart
 _TOLERANCE, _LEAST = 0.05, 1e-4  # deviation of a range's share, relative to it, and at least
 _NEWTON_STEPS = 30
+_APART = 1e-12  # of knots, of a whole of 1
 _LONGEST = 3.0  # change of a log density in one step
 _ENOUGH = 1e-6
 
@@ -293,6 +294,7 @@ def smooth_shares(ends: Array, sizes: Array, cell: Array, shares: Array, observe
     first = np.flatnonzero(np.diff(cell, prepend=-1))
     borders = np.append(ends[first], ends[-1])
     knots = np.sort(np.concatenate([borders, (borders[1:] + borders[:-1]) / 2]))
+    knots = knots[np.diff(knots, prepend=-1.0) > _APART]
     middles = (ends[:-1] + ends[1:]) / 2
     hats = np.column_stack([np.interp(middles, knots, unit) for unit in np.eye(len(knots))])
     bends = _second_differences(knots) / _BEND
