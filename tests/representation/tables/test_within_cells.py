@@ -119,6 +119,9 @@ def test_ranges_without_values_have_no_share_and_huge_bounds_are_no_problem():
     sizes = np.where(np.arange(80) == 3, 0.0, 1.0)
     found = within_cells.smooth_shares(ENDS * 4e307, sizes, CELL, OF_CELLS, np.zeros(80), 10.0)
     assert found[3] == 0 and np.isfinite(found).all()
+    ends, cell = np.append(ENDS[:-1], [4 - 1e-15, 4]), np.append(CELL, 6)  # a last range of hardly any width
+    found = within_cells.smooth_shares(ends, np.diff(ends), cell, np.append(OF_CELLS, 0.0), np.append(NORMAL, 0.0), 0.001)
+    assert np.abs(found[:-1] - NORMAL).sum() < 0.05
 
 
 def test_values_in_cells_follow_the_density():
