@@ -103,7 +103,7 @@ def _excluding(domain: Domain, event: str) -> tuple[int, ...]:
         expression, otherwise = parse(event), parse(f"not ({event})")
     except ExpressionError:  # too long, together
         return ()
-    if not expression.compares_alone or not 0 < len(expression.columns) <= _MOST_ASKED:
+    if not expression.is_plain or not 0 < len(expression.columns) <= _MOST_ASKED:
         return ()
     columns = [domain.position(name) for name in expression.columns]
     if any(domain.columns[j].is_text for j in columns):
@@ -113,7 +113,7 @@ def _excluding(domain: Domain, event: str) -> tuple[int, ...]:
     plain = [
         i
         for i, one in enumerate(rules.compiled)
-        if one.rule.kind == COMBINATIONS or (one.expression is not None and one.expression.compares_alone)
+        if one.rule.kind == COMBINATIONS or (one.expression is not None and one.expression.is_plain)
     ]
     together = replace(rules, compiled=(*(rules.compiled[i] for i in plain), asked))
     cells = together.cells

@@ -21,7 +21,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import FROM_SCALE, Date, Number
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Number
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse, words
 from kmeanalyst.releases.release import ReleaseData
@@ -66,7 +66,7 @@ def unresolved_mass(
     joint = reduce(Expression.both, (each for each in given if {*each.columns} == {*asked.columns}), asked)
     if not _can_hold(release, joint):
         return 0.0
-    mass = _mass_of_cells(release, joint) / probability + mass_of_equals(release, asked, frame, weights)
+    mass = _mass_of_cells(release, joint) / probability
     own, beyond = list(_compared(release, asked)), dict[str, list[tuple[str, float]]]()
     equal = [(name, value) for name, sign, value in own if sign in ("==", "in")]
     mass += sum(_mass_near(release, name, value, frame, weights)[-1] for name, value in equal)
@@ -181,42 +181,16 @@ def heaps_cut(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, fl
 
 def _fine_shares(release: ReleaseData, column: Number) -> tuple[Array, Array, float] | None:
     """The ends (R + 1,), encoded, of the ranges of a column's finest table, their noisy shares (R,), and the deviation of these."""
-    measurement, features, j = release.measurement, _tables(release), release.domain.position(column.name)
-    of_column = [t for t, (other, _) in enumerate(features.kernel.finer_tables) if other == j] if features else []
-    if measurement is None or features is None or not of_column:
+    measurement, features, found = release.measurement, _tables(release), None
+    if measurement is None or features is None:
         return None
-    number = len(features.kernel.edges) + of_column[-1]
-    for group in features.groups:
-        for table, square, (first, _) in zip(group.tables, group.squares, group.ranges, strict=True):
-            if table == (number,):
-                ends = np.array([column.ends[0], *features.kernel.finer_tables[of_column[-1]][1], column.ends[1]])
-                values, variances = (each[first : first + len(ends) - 1] for each in (measurement.vector, measurement.variances))
-                return ends, values / square**0.5, float(np.sqrt(np.median(variances) / square))
-    return None
-
-
-def mass_of_equals(release: ReleaseData, asked: Expression, frame: pd.DataFrame, weights: Array) -> float:
-    """How much probability rows have whose ranges of two columns of numbers that it says are equal, in tables of pairs, overlap."""
-    mass = 0.0
-    for pair in asked.equalled:
-        if all(isinstance(_column(release, name), Number) for name in pair):
-            (low, high), (lower, upper) = (_ends_at(release, name, frame.iloc[: len(weights)]) for name in pair)
-            mass += float(np.clip(weights @ ((low < upper) & (lower < high)), 0.0, 1.0))
-    return mass
-
-
-def _ends_at(release: ReleaseData, name: str, frame: pd.DataFrame) -> tuple[Array, Array]:
-    """The ends (n,), in natural units, of the range of a column of numbers, in tables of pairs, in which each row is."""
-    column: Any = release.domain[name]
-    codes, edges = column.encode(frame[name])[0], _edges_in_pairs(release, column)
-    ends = FROM_SCALE[column.scale](np.array([column.ends[0], *edges, column.ends[1]]))
-    place = np.clip(np.searchsorted(edges, codes, side="right"), 0, len(edges))
-    return np.where(np.isnan(codes), np.nan, ends[place]), ends[place + 1]
-
-
-def _edges_in_pairs(release: ReleaseData, column: Number) -> Sequence[float]:
-    features = _tables(release)
-    return features.kernel.edges[release.domain.position(column.name)] if features else ()
+    for group in (group for group in features.groups if group.kind == "finer"):
+        for (j, edges), square, (first, last) in zip(features.kernel.finer_tables, group.squares, group.ranges, strict=True):
+            if j == release.domain.position(column.name):
+                values, variances = (each[first:last][: len(edges) + 1] for each in (measurement.vector, measurement.variances))
+                ends = np.array([column.ends[0], *edges, column.ends[1]])
+                found = ends, values / square**0.5, float(np.sqrt(np.median(variances) / square))
+    return found
 
 
 def compared_columns(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, str]]:
@@ -234,25 +208,33 @@ def compared_columns(release: ReleaseData, asked: Expression) -> Iterator[tuple[
 def corners(
     release: ReleaseData, names: tuple[str, str], frame: pd.DataFrame, weights: Array
 ) -> tuple[list[dict[str, pd.Series]], Array]:
-    """The values of two columns at the corners of the ranges, in tables of pairs, in which each row is; and by how much (n,) of
-    their mass they may depend on each other within these: all where both ranges are twice as likely as by chance, or more.
+    """The values of two columns at the corners of the ranges, in tables of pairs, in which each row is, and where both are equal;
+    and by how much (n,) of their mass they may depend on each other within these: all where both ranges are twice as likely
+    together as by chance, or more.
     """
-    ends, cells, features = list[list[pd.Series]](), list[Array](), _tables(release)
+    features, columns = _tables(release), list[Any](release.domain[name] for name in names)
     if features is None:
         return [], np.zeros(len(frame))
-    for name in names:
-        column: Any = release.domain[name]
-        codes, bounds = column.encode(frame[name])[0], np.array([column.ends[0], *_edges_in_pairs(release, column), column.ends[1]])
+    sides, ends, cells = list[list[pd.Series]](), list[Array](), list[Array]()
+    for column in columns:
+        j, codes = release.domain.position(column.name), column.encode(frame[column.name])[0]
+        bounds = np.array([column.ends[0], *features.kernel.edges[j], column.ends[1]])
         place = np.clip(np.searchsorted(bounds[1:-1], codes, side="right"), 0, len(bounds) - 2)
-        within = bounds[place + 1] - bounds[place]
+        slack = _ROUNDING * (bounds[place + 1] - bounds[place])
         alone = np.isnan(codes) | np.isin(codes, column.atom_codes)
-        sides = (bounds[place] + _ROUNDING * within, bounds[place + 1] - _ROUNDING * within)
-        ends.append([column.decode(np.where(alone, codes, column.rounded(side))) for side in sides])
-        cells.append(features.kernel.cells_of(release.domain.position(name), codes))
+        own = np.where(alone, codes, column.rounded(np.stack([bounds[place] + slack, bounds[place + 1] - slack])))
+        sides.append([column.decode(each) for each in own])
+        ends.append(FROM_SCALE[column.scale](own))
+        cells.append(features.kernel.cells_of(j, codes))
+    first, last = np.maximum(ends[0][0], ends[1][0]), np.minimum(ends[0][1], ends[1][1])
+    meet = {
+        column.name: column.decode(column.rounded(TO_SCALE[column.scale](np.where(first <= last, first, own[0]))))
+        for column, own in zip(columns, ends, strict=True)
+    }
     _, both = np.unique(np.stack(cells), axis=1, return_inverse=True)
     one, other, joint = (np.bincount(own, weights)[own] for own in (*cells, both))
     lifted = np.clip(2 - 2 * np.divide(one * other, joint, out=np.ones_like(joint), where=joint > 0), 0.0, 1.0)
-    return [dict(zip(names, pair, strict=True)) for pair in product(*ends)], lifted
+    return [*(dict(zip(names, pair, strict=True)) for pair in product(*sides)), meet], lifted
 
 
 def _is_alone(release: ReleaseData, column: Number, value: float, *, in_pairs: bool = False) -> bool:

@@ -6,14 +6,11 @@ The value is Σ w_m h(z_m) in the view's weights; its influence function is h it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import pandas as pd
-from scipy.special import ndtri
 
 from kmeanalyst.inference.declared import declared_by, note_of
 from kmeanalyst.inference.estimate import unresolved
@@ -32,14 +29,12 @@ from kmeanalyst.inference.estimate.population import (
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
+from kmeanalyst.inference.questions.within_ranges import Z, error_of_comparisons, error_within_ranges
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.cells import with_columns
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.expressions import Expression
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _ROUNDING = 1e-9
-_Z = float(ndtri(0.975)) * (1 - 1e-12)  # a 95 % interval reaches as far as all the mass that is not resolved
 
 
 def expectation(release: ReleaseData, question: Question, *, where: Condition = None, view: View | None = None) -> Estimate:
@@ -151,10 +146,7 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     if (asked := unresolved.readable(population.release, question)) is None:
         return found
     if np.nanmax(np.abs(influence)) > _ROUNDING * abs(found.value):
-        others = _of_comparisons(population, asked), _of_ranges_cut(population, question, asked, float(found.value))
-        singles = max(_of_single_values(population, asked, float(found.value)), *others)
-        error = _Z * estimate(population, found).standard_error if singles > 0 else 0.0
-        bias = np.hypot(_of_heaps(population, asked), np.sqrt(max(singles**2 - error**2, 0.0)) / _Z)
+        bias = error_within_ranges(population, found, question, asked)
         return replace(found, influence=np.append(influence, bias)) if bias > _ROUNDING else found
     parts, denied, what = unresolved.conditions_joined(asked), asked.denied(), "no row of the release has this value: it may have"
     is_condition = asked.check(population.release.columns) == "condition"
@@ -170,104 +162,11 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
         mass = _most_of_all(population, parts) if known is None else min(known / population.probability, 1.0)
     else:
         mass = mass_of(denied.denied() if is_condition else asked)
+    mass = max(mass, error_of_comparisons(population, asked))
     if mass == 0:
         return found
     note = f"{what} a probability of up to {mass:.3g} by what was measured"
-    return replace(found, influence=np.append(influence, mass / _Z), notes=(*found.notes, note))
-
-
-def _of_single_values(population: Population, asked: Expression, answer: float) -> float:
-    """By how much the answer may be off, as values that it asks for may have more or less mass than the rows say."""
-    whole = _whole(population)
-    frame = whole.model.frame.iloc[: len(whole.weights)]
-    square, equal = 0.0, unresolved.mass_of_equals(whole.release, asked, frame, population.weights)
-    if equal > 0 and equal - answer > _ROUNDING and len(unresolved.conditions_joined(asked)) == 1:
-        square = max(equal - answer, answer) ** 2
-    for name, code, ends, departs in unresolved.single_values(whole.release, asked, frame, whole.weights):
-        moved, mass = _moved(population, asked.text, whole, name, code, _codes(population, name), ends)
-        square += (departs * moved / mass) ** 2 if mass > 0 else departs**2
-    return float(np.sqrt(square))
-
-
-def _of_heaps(population: Population, asked: Expression) -> float:
-    """By how much the answer may be off, as values may heap at the first value of a range with which it compares."""
-    square = 0.0
-    for name, code, narrow, wide in unresolved.values_at_edges(population.release, asked):
-        codes = _codes(population, name)
-        moved, mass = _moved(population, asked.text, population, name, code, codes, narrow)
-        around = float(population.weights @ ((codes >= wide[0]) & (codes < wide[1])))
-        square += (min(unresolved.AT_EDGES * around, mass / _Z) * moved / mass) ** 2 if mass > 0 else 0.0
-    return float(np.sqrt(square))
-
-
-def _of_comparisons(population: Population, asked: Expression) -> float:
-    """By how much a probability may be off, as columns that depend on each other may do so within the ranges that it compares."""
-    most, frame = 0.0, population.model.frame.iloc[: len(population.weights)]
-    for names in unresolved.compared_columns(population.release, asked):
-        if asked.check(population.release.columns) != "condition":
-            break
-        corners, lifted = unresolved.corners(population.release, names, frame, _whole(population).weights)
-        here, *there = (
-            population.values_at(asked.text, rows) == 1 for rows in (frame, *(with_columns(frame, own) for own in corners))
-        )
-        may, need_not = np.any(there, axis=0) & ~here, here & ~np.all(there, axis=0)
-        most = max(most, *(float(population.weights @ (lifted * each)) for each in (may, need_not)))
-    return most
-
-
-def _of_ranges_cut(population: Population, question: str, asked: Expression, value: float) -> float:
-    """By how much the answer may be off, as values heap in a range that it or a condition cuts: all of it may be on either side."""
-    release, where, frame, found = population.release, population.where, population.model.frame, list[Statistic]()
-    for name, code, ends in unresolved.heaps_cut(release, asked):
-        values = population.values_at(asked.text, _with_heap(release, frame, name, code, ends))
-        found.append(answer(population, mean_statistic(population, values), question))
-    errors = [one.standard_error for one in estimates(population, found)] if found else []
-    for k, condition in enumerate(where):
-        given = unresolved.readable(release, condition) if isinstance(condition, str) else None
-        if given is None:
-            continue
-        for name, code, ends in unresolved.heaps_cut(release, given):
-            moved = partial(_meets_with_heap, release, given, name, code, ends)
-            with suppress(ValueError):  # no row would be left
-                other = population_of(release, where=(*where[:k], moved, *where[k + 1 :]), view=cast(View, population.view))
-                found.append(answer(other, mean_statistic(other, other.values(question)), question))
-                errors.append(estimate(other, found[-1]).standard_error)
-    return max((abs(one.value - value) + _Z * error for one, error in zip(found, errors, strict=True)), default=0.0)
-
-
-def _with_heap(release: ReleaseData, frame: pd.DataFrame, name: str, code: float, ends: Array) -> pd.DataFrame:
-    """Rows of which those within a range of a column have one value of it."""
-    column: Any = release.domain[name]
-    codes = column.encode(frame[name])[0]
-    moved = column.decode(np.where((codes >= ends[0]) & (codes < ends[1]), code, codes))
-    return with_columns(frame, {name: moved.set_axis(frame.index)})
-
-
-def _meets_with_heap(release: ReleaseData, asked: Expression, name: str, code: float, ends: Array, frame: pd.DataFrame) -> Array:
-    return np.asarray(asked.evaluate(_with_heap(release, frame, name, code, ends), release.columns)) == 1
-
-
-def _whole(population: Population) -> Population:
-    return population if population.given is None else population_of(population.release, view=cast(View, population.view))
-
-
-def _codes(population: Population, name: str) -> Array:
-    return population.release.domain[name].encode(population.model.frame[name].iloc[: len(population.weights)])[0]
-
-
-def _moved(
-    population: Population, question: str, source: Population, name: str, code: float, codes: Array, ends: Array
-) -> tuple[float, float]:
-    """How the answer changes as all rows within a range move to a value of it; and their mass elsewhere, in another population."""
-    inside = (codes >= ends[0]) & (codes < ends[1])
-    rows = population.model.frame.iloc[: len(inside)][inside]
-    if not inside.any():
-        return 0.0, 0.0
-    column = population.release.domain[name]
-    moved = with_columns(rows, {name: column.decode(np.array([code])).iloc[0]})
-    apart = population.values_at(question, moved) - population.values_at(question, rows)
-    elsewhere = codes[inside] != code
-    return float(population.weights[inside] @ np.nan_to_num(apart)), float(source.weights[inside] @ elsewhere)
+    return replace(found, influence=np.append(influence, mass / Z), notes=(*found.notes, note))
 
 
 def _most_of_all(population: Population, conditions: Sequence[str]) -> float:

@@ -117,18 +117,6 @@ class Expression:
         return tuple(found)
 
     @property
-    def equalled(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of columns that == compares with each other.
-
-        >>> parse("bid == ask and bid == 3").equalled
-        (('bid', 'ask'),)
-        """
-        comparisons = [part for part in syntax.parts_of(self._root) if isinstance(part, syntax.Comparison)]
-        sides = [((part.first, *(each for _, each in part.rest)), part.rest) for part in comparisons]
-        pairs = [(a, b) for left, rest in sides for a, (sign, b) in zip(left, rest, strict=False) if sign == "=="]
-        return tuple((one.name, two.name) for one, two in pairs if isinstance(one, syntax.Name) and isinstance(two, syntax.Name))
-
-    @property
     def difference(self) -> tuple[str, str] | None:
         """The columns a, b of an expression that is a - b; None of any other.
 
@@ -139,17 +127,6 @@ class Expression:
             case syntax.Arithmetic(first=syntax.Name(name=a), rest=(("-", syntax.Name(name=b)),)):
                 return a, b
         return None
-
-    @property
-    def compares_alone(self) -> bool:
-        """Whether it does nothing but compare cells with values and with each other, and ask whether they are missing.
-
-        >>> parse("age > 15 and not missing(wage)").compares_alone, parse("age + 1 > 15").compares_alone
-        (True, False)
-        """
-        parts = list(syntax.parts_of(self._root))
-        calls = [part.function for part in parts if isinstance(part, syntax.Call)]
-        return not any(isinstance(part, syntax.Arithmetic | syntax.Sign) for part in parts) and set(calls) <= {"missing"}
 
     @property
     def joined(self) -> tuple[str, ...]:
