@@ -190,7 +190,7 @@ def values_in_cells(
     if fine is not None:
         ends, within = fine.ends, _draw_ranges(fine, within, rng)
     drawn = inside(column, ends[within], ends[within + 1], np.array(atoms), rng)
-    if fine is not None:
+    if fine is not None and fine.heaped.any():
         drawn = np.where(rng.random(len(drawn)) < fine.heaped[within], fine.at[within], drawn)
     return np.where(cells < ranges, drawn, special[cells])
 
