@@ -1,0 +1,128 @@
+"""By how much means and probabilities may be off within ranges of numbers, which rows fill as if nothing were known there.
+
+A single value, a heap on either side of where a question or a condition cuts, the first value of a range, and how two columns
+depend on each other within the ranges that it compares.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from kmeanalyst.inference.estimate import unresolved
+from kmeanalyst.inference.estimate.population import Population, answer, estimate, estimates, mean_statistic, population_of
+from kmeanalyst.inference.estimate.statistic import Statistic
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.cells import with_columns
+from kmeanalyst.releases.expressions import Expression
+from kmeanalyst.releases.release import ReleaseData, View
+
+Z = float(ndtri(0.975)) * (1 - 1e-12)  # a 95 % interval reaches as far as all the mass that is not resolved
+
+
+def error_within_ranges(population: Population, found: Statistic, question: str, asked: Expression) -> float:
+    """The standard error of a mean that its ranges leave, beside that which it has."""
+    value = float(found.value)
+    most = max(
+        _of_single_values(population, asked), error_of_comparisons(population, asked),
+        _of_ranges_cut(population, question, asked, value),
+    )  # fmt: skip
+    error = Z * estimate(population, found).standard_error if most > 0 else 0.0
+    return float(np.hypot(_of_edges(population, asked), np.sqrt(max(most**2 - error**2, 0.0)) / Z))
+
+
+def _of_single_values(population: Population, asked: Expression) -> float:
+    """By how much the answer may be off, as values that it asks for may have more or less mass than the rows say."""
+    whole = _whole(population)
+    frame = whole.model.frame.iloc[: len(whole.weights)]
+    square = 0.0
+    for name, code, ends, departs in unresolved.single_values(whole.release, asked, frame, whole.weights):
+        moved, mass = _moved(population, asked.text, whole, name, code, _codes(population, name), ends)
+        square += (departs * moved / mass) ** 2 if mass > 0 else departs**2
+    return float(np.sqrt(square))
+
+
+def _of_edges(population: Population, asked: Expression) -> float:
+    """By how much the answer may be off, as values may heap at the first value of a range with which it compares."""
+    square = 0.0
+    for name, code, narrow, wide in unresolved.values_at_edges(population.release, asked):
+        codes = _codes(population, name)
+        moved, mass = _moved(population, asked.text, population, name, code, codes, narrow)
+        around = float(population.weights @ ((codes >= wide[0]) & (codes < wide[1])))
+        square += (min(unresolved.AT_EDGES * around, mass / Z) * moved / mass) ** 2 if mass > 0 else 0.0
+    return float(np.sqrt(square))
+
+
+def error_of_comparisons(population: Population, asked: Expression) -> float:
+    """How much more or less a probability may be, as columns that depend on each other may do so within ranges it compares."""
+    most, frame = 0.0, population.model.frame.iloc[: len(population.weights)]
+    for names in unresolved.compared_columns(population.release, asked):
+        if asked.check(population.release.columns) != "condition":
+            break
+        corners, lifted = unresolved.corners(population.release, names, frame, _whole(population).weights)
+        here, *there = (
+            population.values_at(asked.text, rows) == 1 for rows in (frame, *(with_columns(frame, own) for own in corners))
+        )
+        may, need_not = np.any(there, axis=0) & ~here, here & ~np.all(there, axis=0)
+        most = max(most, *(float(population.weights @ (lifted * each)) for each in (may, need_not)))
+    return most
+
+
+def _of_ranges_cut(population: Population, question: str, asked: Expression, value: float) -> float:
+    """By how much the answer may be off, as values heap in a range that it or a condition cuts: all of it may be on either side."""
+    release, where, frame, found = population.release, population.where, population.model.frame, list[Statistic]()
+    for name, code, ends in unresolved.heaps_cut(release, asked):
+        values = population.values_at(asked.text, _with_heap(release, frame, name, code, ends))
+        found.append(answer(population, mean_statistic(population, values), question))
+    errors = [one.standard_error for one in estimates(population, found)] if found else []
+    for k, condition in enumerate(where):
+        given = unresolved.readable(release, condition) if isinstance(condition, str) else None
+        if given is None:
+            continue
+        for name, code, ends in unresolved.heaps_cut(release, given):
+            moved = partial(_meets_with_heap, release, given, name, code, ends)
+            with suppress(ValueError):  # no row would be left
+                other = population_of(release, where=(*where[:k], moved, *where[k + 1 :]), view=cast(View, population.view))
+                found.append(answer(other, mean_statistic(other, other.values(question)), question))
+                errors.append(estimate(other, found[-1]).standard_error)
+    return max((abs(one.value - value) + Z * error for one, error in zip(found, errors, strict=True)), default=0.0)
+
+
+def _with_heap(release: ReleaseData, frame: pd.DataFrame, name: str, code: float, ends: Array) -> pd.DataFrame:
+    """Rows of which those within a range of a column have one value of it."""
+    column: Any = release.domain[name]
+    codes = column.encode(frame[name])[0]
+    moved = column.decode(np.where((codes >= ends[0]) & (codes < ends[1]), code, codes))
+    return with_columns(frame, {name: moved.set_axis(frame.index)})
+
+
+def _meets_with_heap(release: ReleaseData, asked: Expression, name: str, code: float, ends: Array, frame: pd.DataFrame) -> Array:
+    return np.asarray(asked.evaluate(_with_heap(release, frame, name, code, ends), release.columns)) == 1
+
+
+def _whole(population: Population) -> Population:
+    return population if population.given is None else population_of(population.release, view=cast(View, population.view))
+
+
+def _codes(population: Population, name: str) -> Array:
+    return population.release.domain[name].encode(population.model.frame[name].iloc[: len(population.weights)])[0]
+
+
+def _moved(
+    population: Population, question: str, source: Population, name: str, code: float, codes: Array, ends: Array
+) -> tuple[float, float]:
+    """How the answer changes as all rows within a range move to a value of it; and their mass elsewhere, in another population."""
+    inside = (codes >= ends[0]) & (codes < ends[1])
+    rows = population.model.frame.iloc[: len(inside)][inside]
+    if not inside.any():
+        return 0.0, 0.0
+    column = population.release.domain[name]
+    moved = with_columns(rows, {name: column.decode(np.array([code])).iloc[0]})
+    apart = population.values_at(question, moved) - population.values_at(question, rows)
+    elsewhere = codes[inside] != code
+    return float(population.weights[inside] @ np.nan_to_num(apart)), float(source.weights[inside] @ elsewhere)
