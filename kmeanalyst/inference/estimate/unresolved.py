@@ -320,8 +320,12 @@ def _most_counted(release: ReleaseData, ranges: Ranges) -> float | None:
 
 
 def _best_count(release: ReleaseData, ranges: Ranges) -> tuple[float, float] | None:
-    """The share of rows within the ranges in the noisy table that shows it best, and its standard deviation."""
-    return min(_noisy_shares(release, ranges), key=lambda share: share[1], default=None)
+    """The share of rows within the ranges in the noisy table that shows it best, and its standard deviation, sampling included."""
+    best = min(_noisy_shares(release, ranges), key=lambda share: share[1], default=None)
+    if best is None or release.measurement is None:
+        return None
+    share = min(max(best[0], 0.0), 1.0)
+    return best[0], float(np.hypot(best[1], np.sqrt(share * (1 - share) / release.measurement.n_rows)))
 
 
 def _most(share: float, deviation: float) -> float:

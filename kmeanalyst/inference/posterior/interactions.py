@@ -34,11 +34,9 @@ _FEWEST_SETS = 6  # that show what usual sets are like
 _OF_RELATIONS = 0.25  # variance of a correlation of which nothing is known
 _OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
 _PARTS = 4  # of a cell of the finest table, by its values
-# Σ shares · (1 − 1/lift) over cells, from which columns may depend within them, or be tied
-_DEPENDENT, _TIED = 0.12, 0.55
-# variance of that in all cells, relative to what no sum of simpler functions has
-_WITHIN_PAIRS, _WITHIN_TIED = 0.3, 3.0
-_CENTRINGS = 6
+# correlation within a range: with a step to what is so beside it, deviations; with anything, of a range that has all rows
+_BENT, _ANY_BEND = 0.6, 0.3
+_NO_ROWS, _SEVERAL = 1e-12, 1e-3  # a share; deviation of ranks within a range of several values
 _SCALES = np.geomspace(1e-4, 1.0, 200)  # of distances, relative to r
 _BOUND = 1.96  # standard errors of a bound
 _ANY = 1e9  # a distance that bounds nothing
@@ -51,7 +49,7 @@ class Interactions:
     """Sets of columns, the cell of each row in each, and how far each set may depart.
 
     n         rows of the fit; chosen (m,) which of them are looked at; weights (m,) theirs.
-    cells     (d, m) of each column; sizes their numbers.
+    cells     (d, m) of each column; sizes their numbers, of which ranges are the first, in order.
     within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
     pairs     the columns of each pair, and of each larger set that was counted or scored.
     spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score, and
@@ -67,6 +65,7 @@ class Interactions:
     weights: Array
     cells: Array
     sizes: tuple[int, ...]
+    ranges: tuple[int, ...]
     within: tuple[tuple[Array, Array], ...]
     pairs: tuple[tuple[int, ...], ...]
     spreads: Array
@@ -96,7 +95,7 @@ class Interactions:
         finest = dict(zip(kernel.finer, kernel.fine_cells(rows).T, strict=True))
         within = tuple(_parts(own, finest.get(j, own), rows[:, j], weights) for j, own in enumerate(cells))
         found = cls(
-            n, chosen, weights, cells, kernel.sizes, within, pairs,
+            n, chosen, weights, cells, kernel.sizes, tuple(len(edges) + 1 for edges in kernel.edges), within, pairs,
             np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), np.zeros(len(pairs)),
             values=rows.T,
         )  # fmt: skip
@@ -201,7 +200,7 @@ class Interactions:
         of_pairs = with_diagonal(of_pairs, of_pairs.diagonal() + of_few)
         left = total - singles
         share = left / np.maximum(np.maximum(owned, left), 1e-300)
-        further, within = self.further * np.maximum(left - owned, 0.0), self._heaps(rest, total) + self._ties(rest)
+        further, within = self.further * np.maximum(left - owned, 0.0), self._heaps(rest, total) + self._bends(rest)
         of_pairs *= np.sqrt(np.outer(share, share))
         return with_diagonal(joint, OF_COLUMNS * singles + further) + of_pairs + within
 
@@ -364,58 +363,44 @@ class Interactions:
             along.append(steps)
         return _along(np.vstack(along), found)
 
-    def _ties(self, rest: Array) -> Array:
-        """(k, k) from how columns that depend on each other do so within their cells."""
+    def _bends(self, rest: Array) -> Array:
+        """(k, k) from how columns may depend on a number within its ranges: of the column for which that is most.
+
+        The correlation there is about that of a step to what is so in the ranges beside, and, where a range has most rows, so that
+        ranges show little, any.
+        """
+        weighted = self.weights[:, None] * rest[self.chosen]
         found, along = np.zeros(rest.shape[1]), [np.zeros((1, rest.shape[1]))]
-        weighted = self.weights[:, None] * rest[self.chosen] if self._tied else rest
-        for tie in self._tied:
-            shares = tie.shares
-            apart = _sums(tie.places[:, None], len(shares), weighted) / shares[:, None]
-            left = self.weights @ rest[self.chosen] ** 2 - shares @ apart**2
-            for groups, mass in [(groups, np.bincount(groups, shares)) for groups in tie.groups] * _CENTRINGS:
-                apart = apart - (_sums(groups[:, None], len(mass), shares[:, None] * apart) / mass[:, None])[groups]
-            own = _sums(tie.cells[:, None], len(tie.lifted), shares[:, None] * apart**2)
-            total = own.sum(axis=0)
-            chance = tie.free * float(self.weights @ self.weights) * left
-            kept = 1 - np.minimum(1.0, np.divide(chance, total, out=np.ones_like(total), where=total > 0))
-            of_cells = np.bincount(tie.cells, shares)
-            found += tie.variance * kept * ((tie.lifted * np.sqrt(of_cells))[:, None] * np.sqrt(own)).sum(axis=0) ** 2
-            along.append(np.sqrt(shares)[:, None] * apart)
+        for j, lean in self._leanings.items():
+            for other in (own for own in range(len(self.cells)) if own != j):
+                places, shares = self._places((j, other))
+                table = shares.reshape(self.sizes[j], -1)[: self.ranges[j]]
+                sums = _sums(places[:, None], len(shares), lean[:, None] * weighted)
+                sums = sums.reshape(self.sizes[j], -1, rest.shape[1])[: self.ranges[j]]
+                alone, there = table.sum(axis=1, keepdims=True), np.maximum(table, _NO_ROWS)
+                given = table / np.maximum(alone, _NO_ROWS)
+                sums = sums - given[:, :, None] * sums.sum(axis=1, keepdims=True)
+                beside = np.gradient(given, axis=0) if len(given) > 1 else np.zeros_like(given)
+                bent = _BENT * ((beside * alone / there * (table > _NO_ROWS))[:, :, None] * sums).sum(axis=1)
+                free = (_ANY_BEND * (alone / np.sqrt(there))[:, :, None] * sums).reshape(-1, rest.shape[1])
+                found = np.maximum(found, np.abs(bent).sum(axis=0) ** 2 + (free**2).sum(axis=0))
+                along += [bent, free]
         return _along(np.vstack(along), found)
 
     @cached_property
-    def _tied(self) -> list[_Tie]:
-        inside, divided = [], []
-        for j, (parts, _) in enumerate(self.within):
-            cell = np.zeros(int(parts.max()) + 1, dtype=np.intp)
-            cell[parts] = self.cells[j]
-            mass = np.bincount(parts, self.weights, minlength=len(cell))
-            of_cell = np.bincount(cell, mass)
-            before = np.cumsum(mass) - mass / 2 - (np.cumsum(of_cell) - of_cell)[cell]  # in the order of cells
-            share = before / np.maximum(of_cell[cell], 1e-300)
-            inside.append(np.clip((_PARTS * share).astype(np.intp), 0, _PARTS - 1)[parts])
-            divided.append(len(cell) > len(np.unique(cell)))
-        pairs = [pair for pair in combinations(range(len(inside)), 2) if any(divided[j] for j in pair)]
-        return [tie for pair in pairs for tie in self._ties_of(pair, inside)]
-
-    def _ties_of(self, pair: tuple[int, int], inside: Sequence[Array]) -> Iterator[_Tie]:
-        places, shares = self._places(pair)
-        table = shares.reshape(self.sizes[pair[0]], self.sizes[pair[1]])
-        expected = np.outer(table.sum(axis=1), table.sum(axis=0)).ravel()
-        lifted = 1 - np.minimum(1.0, np.divide(expected, shares, out=np.ones_like(shares), where=shares > 0))
-        dependence = float(lifted @ shares)
-        if dependence < _DEPENDENT:
-            return
-        used, own = np.unique((places * _PARTS + inside[pair[0]]) * _PARTS + inside[pair[1]], return_inverse=True)
-        shares = np.maximum(np.bincount(own, self.weights), 1e-300)  # all rows of a part may weigh 0
-        parts, cells = (used // _PARTS % _PARTS, used % _PARTS), used // _PARTS**2
-        kept, of_cells = np.unique(cells, return_inverse=True)
-        coarse = [np.unique(own, return_inverse=True)[1] for own in divmod(cells, self.sizes[pair[1]])]
-        for variance, within in ((_WITHIN_PAIRS, coarse), (_WITHIN_TIED, [of_cells] * 2))[: 1 + (dependence >= _TIED)]:
-            fine = [np.unique(cell * _PARTS + part, return_inverse=True)[1] for cell, part in zip(within, parts, strict=True)]
-            additive = len(kept) + sum(int(one.max() - cell.max()) for one, cell in zip(fine, within, strict=True))
-            free = max(len(used) - additive, 0)
-            yield _Tie(own, shares, (*fine, of_cells), of_cells, lifted[kept], free, variance)
+    def _leanings(self) -> dict[int, Array]:
+        """For each column whose ranges have several values the ranks (m,) of rows within theirs, of mean 0 and variance 1."""
+        found, in_order = {}, self.cells if self.values is None else np.nan_to_num(self.values)
+        for j, (cells, values) in enumerate(zip(self.cells, in_order, strict=True)):
+            each, number = np.unique(cells + 1j * values, return_inverse=True)  # by cells, and values in each
+            cell, mass = each.real.astype(np.intp), np.bincount(number, self.weights)
+            whole = np.bincount(cell, mass)
+            ranks = np.cumsum(mass) - mass / 2 - (np.cumsum(whole) - whole / 2)[cell]
+            roots = np.sqrt(np.bincount(cell, mass * ranks**2) / np.maximum(whole, _NO_ROWS))
+            several = roots > _SEVERAL * whole
+            if several.any():
+                found[j] = np.where(several[cell], ranks / np.maximum(roots[cell], _NO_ROWS), 0.0)[number]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,24 +409,6 @@ class _Places:
 
     sums: Any
     of_sets: list[tuple[slice, Array, Array]]
-
-
-@dataclass(frozen=True, eq=False)
-class _Tie:
-    """A pair whose columns depend on each other across their cells.
-
-    places   (m,) the part of a cell that each row is in; shares (parts,) of the parts; of each part groups (parts,), functions of
-             which do not count, and cells (parts,) its cell; lifted (cells,) 1 − 1/lift of each cell; free how many numbers of
-             all parts no sum of functions of groups has; variance see `_WITHIN_PAIRS`.
-    """
-
-    places: Array
-    shares: Array
-    groups: tuple[Array, ...]
-    cells: Array
-    lifted: Array
-    free: int
-    variance: float
 
 
 def _sums(places: Array, size: int, values: Array) -> Array:

@@ -128,7 +128,7 @@ def test_a_flag_and_a_missing_cell_that_no_row_has_may_have_what_the_noise_leave
 
 
 def test_two_levels_of_a_measured_pair_have_what_the_noise_of_their_cell_leaves(margins):
-    assert 0.16 < mass_of_pair(margins, ["sex == 'f'", "job == 'b'"]) < 0.19  # a sixth of the table, and measured well
+    assert 0.16 < mass_of_pair(margins, ["sex == 'f'", "job == 'b'"]) < 0.2  # a sixth of the table, and measured well
     assert mass_of_pair(margins, ["sex == 'f'", "age > 3"]) is None
 
 
@@ -292,7 +292,7 @@ def test_columns_that_depend_on_each_other_are_compared_within_ranges_with_an_er
         ("old - new > 2 and apart > 30", (x - y > 2) & (z > 30)),
     ):
         low, high = release.probability(question).interval()
-        assert low <= true.mean() <= high and high - low < 0.999, question
+        assert low <= true.mean() <= high and high - low > 0.3, question
     assert release.probability("apart > old").standard_error < 0.02 < release.probability("new < old").standard_error
     assert release.mean("new - old").standard_error < 0.1
 

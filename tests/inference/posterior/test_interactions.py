@@ -34,7 +34,7 @@ def over(cells: Array, sizes: tuple[int, ...], values: Any = None, **fields: Any
     within = tuple(interactions._parts(own, own, v, even) for own, v in zip(cells, values, strict=True))
     pairs = fields.setdefault("pairs", tuple(combinations(range(len(sizes)), 2)))
     unknown = {"most": np.full(len(pairs), 1e9), "squared": np.full(len(pairs), np.nan), "usual": np.zeros(len(pairs))}
-    rows = {"n": n, "chosen": slice(None), "weights": even, "within": within}
+    rows = {"n": n, "chosen": slice(None), "weights": even, "within": within, "ranges": sizes}
     return Interactions(cells=cells, sizes=sizes, **rows | unknown | fields)
 
 
@@ -262,33 +262,35 @@ def test_what_chance_gives_to_many_cells_is_no_departure():
     assert variances(many, h - h.mean(axis=0), np.full(20, 8.0)).mean() < 0.05
 
 
-def test_columns_that_depend_on_each_other_do_so_within_their_ranges():
-    """A level rises from .1 to .9 over ten ranges of a number, and so may within these; one that does not depend has nothing."""
+def bends(cells: Array, values: Array, h: Array) -> float:
+    """The deviation of a mean from how columns may depend on each other within ranges of one of them."""
+    both = replace(over(cells, tuple(cells.max(axis=1) + 1), spreads=np.full(1, 1e-9)), values=values)
+    return float(np.sqrt(both._bends(h[:, None] - h.mean())[0, 0]))
+
+
+def test_within_a_range_a_column_may_change_at_once_to_what_it_is_beside():
+    """A level is so from 4.5 on, in the midst of one of ten ranges, where rows know that half of them have it."""
     rng, n = np.random.default_rng(0), 20_000
     cell = rng.integers(0, 10, n).astype(np.int32)
     x = cell + rng.random(n)
-    level = (rng.random(n) < 0.1 + 0.8 * cell / 9).astype(np.int32)
+    known = (rng.random(n) < np.where(cell == 4, 0.5, cell > 4)).astype(np.int32)
 
-    def found(other: Array) -> float:
-        h = ((x > 4.5) & (other == 1)).astype(float)
-        both = over(np.stack([cell, other]), (10, 2), np.stack([x, other]), spreads=np.full(1, 1e-9))
-        return float(both._ties(h[:, None] - h.mean())[0, 0])
+    def found(level: Array) -> float:
+        return bends(np.stack([cell, level]), np.stack([x, level]), ((x > 4.5) & (level == 1)).astype(float))
 
-    assert found(level) > 1e-7 and found(rng.permutation(level)) == 0
+    away = np.mean((x > 4.5) & (x > 4.5)) - np.mean((x > 4.5) & (known == 1))
+    assert 0.9 * away < 1.96 * found(known) < 2 * away
+    assert found(rng.permutation(known)) < 0.1 * found(known)
 
 
-def test_columns_that_are_tied_across_their_ranges_may_be_so_within_them():
-    """Of two dates in the same of ten ranges the first may always be the earlier; a sum of functions of each stays what it was."""
+def test_where_one_range_has_nearly_all_rows_a_column_may_depend_on_the_number_as_it_likes():
     rng, n = np.random.default_rng(0), 20_000
-    cell = rng.integers(0, 10, n).astype(np.int32)
-    x, y = cell + rng.random((2, n))
-    h = np.column_stack([y < x, (x % 1 > 0.5) * 1.0 + (y % 1) ** 2, rng.random(n) < 0.5]).astype(float)
-    h -= h.mean(axis=0)
+    x, level = 9 * rng.random(n) ** 3, rng.integers(0, 2, n).astype(np.int32)
 
-    def found(other: Array) -> Array:
-        both = over(np.stack([cell, other]), (10, 10), np.stack([x, y]), spreads=np.full(1, 1e-4))
-        return np.sqrt(variances(both, h, np.ones(3)))
+    def found(ranges: int) -> float:
+        cell = np.searchsorted(np.quantile(x, np.arange(1, ranges) / ranges), x).astype(np.int32)
+        return bends(np.stack([cell, level]), np.stack([x, level]), x * level)
 
-    tied, free = found(cell), found(rng.permutation(cell))
-    assert tied[0] > 0.5 / 1.96  # the whole of ½ is within the interval
-    np.testing.assert_allclose(tied[1:], free[1:], rtol=0.15)
+    spread = x.std() / 2  # of x level, if one were all of the other
+    assert found(1) == pytest.approx(interactions._ANY_BEND * spread, rel=0.2)
+    assert found(20) < 0.05 * found(1)
