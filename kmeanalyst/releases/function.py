@@ -197,8 +197,6 @@ class ReleasedFunction(ABC, Printed):
         self.noisy_sum = noisy_sum.copy()
         self.noisy_sum.setflags(write=False)
 
-    # ------------------------------------------------------------------ what was released
-
     @property
     def kind(self) -> str:
         return self.form.kind
@@ -222,8 +220,6 @@ class ReleasedFunction(ABC, Printed):
     @property
     def _offset(self) -> float:
         return self.form.centre if self.kind == "ridge" else 0.0
-
-    # ------------------------------------------------------------------ anywhere else
 
     def values(self, table: Table) -> Array:
         """(n,) f̃ at the rows of a table in natural units, which has the domain's columns; others are ignored."""
@@ -254,8 +250,6 @@ class ReleasedFunction(ABC, Printed):
     @abstractmethod
     def predict(self, table: Table) -> Array:
         """The prediction for each row of a table (n,)."""
-
-    # ------------------------------------------------------------------ the object as such
 
     @property
     def is_rehearsal(self) -> bool:

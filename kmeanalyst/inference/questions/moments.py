@@ -28,6 +28,7 @@ from kmeanalyst.inference.estimate.population import (
     shown,
 )
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic
+from kmeanalyst.inference.questions.within_ranges import Z, most_apart
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
@@ -165,14 +166,24 @@ def variance_of(population: Distribution, column: Any) -> Statistic:
     if variance.value < -_least(population, x)[0]:
         what = f"{variance.value:.4g} is not a variance"
         notes = (population.infeasible(what, lambda same: variance_of(same, column).value),)
-    return answer(population, variance, f"var({shown(column)})", notes, possible=(0.0, np.inf))
+    found = answer(population, variance, f"var({shown(column)})", notes, possible=(0.0, np.inf))
+    return _with_heaps(population, found, lambda other: variance_of(other, column))
+
+
+def _with_heaps(population: Distribution, found: Statistic, statistic: Callable[[Distribution], Statistic]) -> Statistic:
+    """The same with an error for values that heap where a condition cuts their range."""
+    if not isinstance(population, Population) or found.influence is None:
+        return found
+    apart = most_apart(population, float(found.value), statistic)
+    return replace(found, influence=np.append(found.influence, apart / Z)) if apart > 0 else found
 
 
 def deviation_of(population: Distribution, column: Any) -> Statistic:
     x, text = population.values(population.question(column))[:, None], f"std({shown(column)})"
     variance, least = _central_moments(population, x, [(0, 0)])[0], float(_least(population, x)[0])
     if variance.value > least:
-        return replace(answer(population, np.sqrt(variance), text, possible=(0.0, np.inf)), interval_by=_Root.of_root)
+        root = replace(answer(population, np.sqrt(variance), text, possible=(0.0, np.inf)), interval_by=_Root.of_root)
+        return _with_heaps(population, root, lambda other: deviation_of(other, column))
     if variance.value >= -least:
         note = "the released points do not vary here, and a root has no first-order error at 0: the error is not known"
         return answer(population, Statistic(0.0, None), text, (note,))
@@ -189,7 +200,9 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
 
 @dataclass(frozen=True)
 class _Root(IntervalRule):
-    """The roots of the ends of a variance's interval: where noise is large, a root is far from its first order."""
+    """The roots of the ends of a variance's interval: where noise is large, a root is far from its first order. A negative
+    variance counts as 0 for the upper one.
+    """
 
     variance: float
     error: float
@@ -199,7 +212,7 @@ class _Root(IntervalRule):
         return cls(value**2, 2 * value * error)
 
     def interval(self, z: float) -> tuple[float, float]:
-        low, high = np.sqrt(np.maximum([self.variance - z * self.error, self.variance + z * self.error], 0.0))
+        low, high = np.sqrt([max(self.variance - z * self.error, 0.0), max(self.variance, 0.0) + z * self.error])
         return float(low), float(high)
 
 

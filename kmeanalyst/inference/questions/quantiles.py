@@ -21,6 +21,7 @@ from kmeanalyst.inference.estimate.population import Distribution, Population, e
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic
 from kmeanalyst.inference.estimate.unresolved import finest_ranges
 from kmeanalyst.inference.questions.expectation import statistic_of
+from kmeanalyst.inference.questions.within_ranges import with_heaps_in_conditions
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
@@ -138,7 +139,9 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
         errors = wider
     values = np.array(sorted(value for value in known if value < support[-1]))  # no row may be beyond, and some of the population
     also = values, curve.known(values), np.array([known[value] for value in values])
-    inverse = [replace(one, also=also) for one in inverse]
+    others = with_heaps_in_conditions(population) if isinstance(population, Population) else ()
+    theirs = [[one.interval_by for one in quantiles_of(other, column, orders)] for other in others]
+    inverse = [replace(one, also=also, beside=tuple(own[k] for own in theirs)) for k, one in enumerate(inverse)]
     answers = []
     for k, one in enumerate(inverse):
         by = replace(one, standard_error=float(errors[k]))
@@ -161,6 +164,7 @@ class InverseCdf(IntervalRule):
     elsewhere       (k,) increasing, the values that the quantile of another population may have.
     terms_at        x → the terms of the distribution function at x, as an Estimate has them.
     ranges          (c, 3) see `finest_ranges`: one that has more mass than the error may have all of it at either end.
+    beside          those of the same order where values heap in ranges that conditions cut: its interval reaches theirs.
     also            values (k,), the function there and its errors there: where q ± z of these errors is passed, the quantile is not
                     further away.
     """
@@ -174,6 +178,7 @@ class InverseCdf(IntervalRule):
     terms_at: Callable[[float], Terms]
     ranges: Array | None = None
     also: tuple[Array, Array, Array] | None = None
+    beside: tuple[Any, ...] = ()
 
     def before(self, x: float) -> float:
         """The last value below another at which the function steps; the first of all where there is none."""
@@ -189,7 +194,9 @@ class InverseCdf(IntervalRule):
             values, known, errors = self.also
             below, above = values[known + z * errors < self.q], values[known - z * errors >= self.q]
             low, high = max([low, *below]), min([high, *above])
-        return min(low, self._end_of_range(low, 0)), max(high, self._end_of_range(high, 1))
+        others = [one.interval(z) for one in self.beside]
+        ends = (low, self._end_of_range(low, 0)), (high, self._end_of_range(high, 1))
+        return min(*ends[0], *(low for low, _ in others)), max(*ends[1], *(high for _, high in others))
 
     def _end_of_range(self, x: float, end: int) -> float:
         """The first or last value of the range that holds a value, if all of its mass may be there; else the value."""

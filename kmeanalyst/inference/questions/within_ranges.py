@@ -6,6 +6,7 @@ depend on each other within the ranges that it compares.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast
@@ -75,11 +76,30 @@ def error_of_comparisons(population: Population, asked: Expression) -> float:
 
 def _of_ranges_cut(population: Population, question: str, asked: Expression, value: float) -> float:
     """By how much the answer may be off, as values heap in a range that it or a condition cuts: all of it may be on either side."""
-    release, where, frame, found = population.release, population.where, population.model.frame, list[Statistic]()
+    release, frame, found = population.release, population.model.frame, list[Statistic]()
     for name, code, ends in unresolved.heaps_cut(release, asked):
         values = population.values_at(asked.text, _with_heap(release, frame, name, code, ends))
         found.append(answer(population, mean_statistic(population, values), question))
     errors = [one.standard_error for one in estimates(population, found)] if found else []
+    own = max((abs(one.value - value) + Z * error for one, error in zip(found, errors, strict=True)), default=0.0)
+    return max(
+        own, most_apart(population, value, lambda other: answer(other, mean_statistic(other, other.values(question)), question))
+    )
+
+
+def most_apart(population: Population, value: float, statistic: Callable[[Population], Statistic]) -> float:
+    """How far from a value the intervals of a statistic reach as values heap in ranges that a condition cuts; 0 for none."""
+    most = 0.0
+    for other in with_heaps_in_conditions(population):
+        found = statistic(other)
+        if found.influence is not None:
+            most = max(most, abs(float(found.value) - value) + Z * estimate(other, found).standard_error)
+    return most
+
+
+def with_heaps_in_conditions(population: Population) -> Iterator[Population]:
+    """The population given conditions of which those that cut a range, in which values heap, have all of it on one side."""
+    release, where = population.release, population.where
     for k, condition in enumerate(where):
         given = unresolved.readable(release, condition) if isinstance(condition, str) else None
         if given is None:
@@ -87,10 +107,7 @@ def _of_ranges_cut(population: Population, question: str, asked: Expression, val
         for name, code, ends in unresolved.heaps_cut(release, given):
             moved = partial(_meets_with_heap, release, given, name, code, ends)
             with suppress(ValueError):  # no row would be left
-                other = population_of(release, where=(*where[:k], moved, *where[k + 1 :]), view=cast(View, population.view))
-                found.append(answer(other, mean_statistic(other, other.values(question)), question))
-                errors.append(estimate(other, found[-1]).standard_error)
-    return max((abs(one.value - value) + Z * error for one, error in zip(found, errors, strict=True)), default=0.0)
+                yield population_of(release, where=(*where[:k], moved, *where[k + 1 :]), view=cast(View, population.view))
 
 
 def _with_heap(release: ReleaseData, frame: pd.DataFrame, name: str, code: float, ends: Array) -> pd.DataFrame:

@@ -63,9 +63,6 @@ def _cells_of(column: Column) -> int:
     return 1
 
 
-# ---------------------------------------------------------------------- cells as texts
-
-
 def is_text(column: Column) -> bool:
     return isinstance(column, Text) or (isinstance(column, Categorical) and not isinstance(column, Boolean))
 
@@ -83,9 +80,6 @@ def arrow_type(column: Column) -> Any:
     if is_text(column):
         return pa.string()
     return {Boolean: pa.bool_(), Date: pa.date32(), Integer: pa.int64()}.get(type(column), pa.float64())
-
-
-# ---------------------------------------------------------------------- reading
 
 
 def points_and_weights(member: Member, domain: Domain, n_points: int) -> tuple[pd.DataFrame, Array]:

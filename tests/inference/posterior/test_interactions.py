@@ -280,7 +280,7 @@ def test_within_a_range_a_column_may_change_at_once_to_what_it_is_beside():
 
     away = np.mean((x > 4.5) & (x > 4.5)) - np.mean((x > 4.5) & (known == 1))
     assert 0.9 * away < 1.96 * found(known) < 2 * away
-    assert found(rng.permutation(known)) < 0.1 * found(known)
+    assert found(rng.permutation(known)) < 0.25 * found(known)
 
 
 def test_where_one_range_has_nearly_all_rows_a_column_may_depend_on_the_number_as_it_likes():
