@@ -257,8 +257,8 @@ def positive_probability(probability: float) -> float:
     if probability <= _NO_ROWS:
         raise ValueError(
             f"the condition has probability {probability:.3g} under the released weights, so nothing can be said given "
-            "it. Ask a wider condition (rows have a single value of a number where it is an atom of the domain); where released "
-            'weights are signed, view="probability" may have an answer.'
+            'it. Ask a wider condition; where released weights are signed, view="probability" may have an answer. A single value '
+            "of a number has rows where it is an atom of the domain."
         )
     return probability
 

@@ -28,11 +28,11 @@ Z = float(ndtri(0.975)) * (1 - 1e-12)  # a 95 % interval reaches as far as all t
 
 def error_within_ranges(population: Population, found: Statistic, question: str, asked: Expression) -> float:
     """The standard error of a mean that its ranges leave, beside that which it has."""
-    apart = max(_of_single_values(population, asked), error_of_comparisons(population, asked))
-    cut, bias = _of_ranges_cut(population, question, asked, float(found.value)), _of_edges(population, asked)
-    if max(apart, cut) > 0:
+    most = max(_of_single_values(population, asked), _of_ranges_cut(population, question, asked, float(found.value)))
+    bias, apart = _of_edges(population, asked), error_of_comparisons(population, asked)
+    if max(apart, most) > 0:
         error = Z * estimate(population, found).standard_error
-        most = max(apart + error if apart > 0 else 0.0, cut)
+        most = max(most, apart + error if apart > 0 else 0.0)
         bias = float(np.hypot(bias, np.sqrt(max(most**2 - error**2, 0.0)) / Z))
     return bias
 
