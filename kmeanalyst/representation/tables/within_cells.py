@@ -277,6 +277,7 @@ def _redraw(normals: Array, low: Array, high: Array, rng: np.random.Generator) -
 # near the others: values spread evenly over them would give the number a larger variance, and lower every correlation.
 _BEND = 0.5  # prior standard deviation of the second difference of the log density at knots half a range apart
 _TOLERANCE, _LEAST = 0.05, 1e-4  # deviation of a range's share, relative to it, and at least
+_ROUGH = 0.3  # deviation of a fine range's share from a smooth density, relative to it
 _NEWTON_STEPS = 30
 _APART = 1e-12  # of knots, of a whole of 1
 _LONGEST = 3.0  # change of a log density in one step
@@ -300,7 +301,8 @@ def smooth_shares(ends: Array, sizes: Array, cell: Array, shares: Array, observe
     bends = _second_differences(knots) / _BEND
     total = max(float(shares.sum()), _LEAST)
     wanted, deviation = shares / total, np.maximum(_TOLERANCE * shares / total, _LEAST)
-    seen, noise = observed / total, noise / total
+    seen = observed / total
+    noises = np.hypot(noise / total, _ROUGH * np.maximum(seen, 0.0))
     logs = np.zeros(len(knots))
     for _ in range(_NEWTON_STEPS):
         density = sizes * np.exp(hats @ logs - (hats @ logs).max())
@@ -308,8 +310,8 @@ def smooth_shares(ends: Array, sizes: Array, cell: Array, shares: Array, observe
         slopes = p[:, None] * (hats - p @ hats)
         of_cells = np.add.reduceat(slopes, first) / deviation[:, None]
         misfit = (np.add.reduceat(p, first) - wanted) / deviation
-        curvature = slopes.T @ slopes / noise**2 + of_cells.T @ of_cells + bends.T @ bends
-        slope = slopes.T @ (p - seen) / noise**2 + of_cells.T @ misfit + bends.T @ (bends @ logs)
+        curvature = slopes.T @ (slopes / noises[:, None] ** 2) + of_cells.T @ of_cells + bends.T @ bends
+        slope = slopes.T @ ((p - seen) / noises**2) + of_cells.T @ misfit + bends.T @ (bends @ logs)
         step = np.linalg.solve(curvature + _ENOUGH * np.eye(len(knots)), slope)
         logs = logs - step * min(1.0, _LONGEST / max(np.abs(step).max(), _LONGEST))
         if np.abs(step).max() < _ENOUGH:

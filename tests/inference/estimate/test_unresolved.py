@@ -313,6 +313,34 @@ def test_a_question_that_cuts_a_range_in_which_values_heap_may_have_the_heap_on_
     assert any("an atom where values heap" in note for note in release.probability("score <= 7.5").notes)
 
 
+def test_a_condition_that_cuts_a_range_in_which_values_heap_may_hold_for_none_of_it():
+    """Nine tenths have no gain, and the bounds alone are known: rows of the first range have some, so that all meet gain > 0."""
+    rng = np.random.default_rng(0)
+    domain = Domain(
+        (
+            Real(name="gain", lower=0, upper=100_000),
+            Categorical(name="rich", levels=("n", "y")),
+            Real(name="age", lower=0, upper=99),
+        )
+    )
+    some = rng.random(20_000) < 0.1
+    rich = np.where(some, rng.random(20_000) < 0.7, rng.random(20_000) < 0.2)
+    gain, age = np.where(some, rng.uniform(1_000, 90_000, 20_000), 0.0), np.where(some, 55, 35) + rng.normal(0, 5, 20_000)
+    rows = np.column_stack([np.where(some, gain, rng.uniform(1, 300, 20_000)), rich, age])
+    table = measured(MarginFeatures(margin_kernel(domain)), np.column_stack([gain, rich, age]), noise_scale=0.0005)
+    release = measured_release(table, domain, rows)
+    asked = {"where": "gain > 0"}
+    for found, true in (
+        (release.probability("rich == 'y'", **asked), rich[some].mean()), (release.mean("age", **asked), age[some].mean()),
+        (release.quantile("age", 0.5, **asked), np.median(age[some])), (release.std("age", **asked), age[some].std()),
+        (release.mean("gain", **asked), gain[some].mean()), (release.var("age", **asked), age[some].var()),
+    ):  # fmt: skip
+        low, high = found.interval()
+        assert low <= true <= high, found
+    exact = release.probability("rich == 'y'", where="gain >= 0")
+    assert exact.standard_error < 0.02 and exact.interval()[0] <= rich.mean() <= exact.interval()[1]
+
+
 def test_a_day_may_have_the_mass_of_its_range_and_the_first_of_a_range_a_heap():
     """A tenth of the rows from 2022 on are of its first day, and rows know of no heap; a day beyond the bounds has no mass."""
     rng, day = np.random.default_rng(0), 18993.0  # 2022-01-01
