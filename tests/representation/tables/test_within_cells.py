@@ -106,6 +106,17 @@ def test_a_normal_number_keeps_its_variance_where_only_wide_ranges_are_known():
     assert even @ middles**2 > 1.2 and found @ middles**2 == pytest.approx(1.0, abs=0.08)
 
 
+def test_a_rough_density_leaves_the_ranges_at_its_end_their_own():
+    """Few rows are next to the last coarse range's lower end; shares elsewhere are far from smooth, and their noise is small."""
+    rng = np.random.default_rng(1)
+    middle = np.where(CELL == 0, NORMAL, NORMAL * rng.exponential(size=80))
+    rough = np.where(CELL == 5, np.where(ENDS[:-1] < 2.3, 0.002, 0.0), middle)
+    rough /= rough.sum()
+    found = within_cells.smooth_shares(ENDS, np.ones(80), CELL, np.bincount(CELL, rough), rough + 4e-4 * rng.normal(size=80), 4e-4)
+    last = CELL == 5
+    assert found[last] @ ENDS[:-1][last] / found[last].sum() < 2.5  # 3.8 if a smooth density must follow all of them
+
+
 def test_fine_shares_that_are_known_well_are_followed():
     """The top of a bump that ranges do not show."""
     bump = NORMAL + np.where(np.abs(ENDS[:-1] - 1.45) < 0.3, 0.02, 0.0)
