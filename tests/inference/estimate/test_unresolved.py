@@ -82,7 +82,7 @@ def test_the_median_of_values_that_heap_reaches_to_the_ends_of_their_range():
         assert low == 65_000 < high < 66_000
     plain = publish(table.assign(pay=np.arange(3000) * 60), domain, epsilon=1.0, delta=1e-6, uncounted=True, rehearsal=0)
     median = plain.median("pay")
-    assert median.interval_by.ranges[:, 2].max() < 0.1 and 80_000 < median.interval()[0] < 90_000 < median.interval()[1] < 110_000
+    assert median.interval_by.ranges[:, 2].max() < 0.1 and 70_000 < median.interval()[0] < 90_000 < median.interval()[1] < 110_000
 
 
 def test_a_value_that_few_rows_have_may_have_none_or_all_of_its_cell(margins):
