@@ -165,6 +165,7 @@ def test_info_json_describes_the_release(files):
     assert [column["name"] for column in found["columns"]] == ["age", "wage", "city", "hours-per-week"]
     assert found["kernel"] == release.kernel.to_dict()
     assert call("kmeanalyst", "info", files.signed).stdout == repr(release) + "\n"
+    assert answer(call("kmeanalyst", "info", files.signed, "--json"))["mu"] == release.statement.mu
 
 
 def test_validate_json_is_valid_without_findings(files):

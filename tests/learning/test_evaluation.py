@@ -306,6 +306,9 @@ def test_unknown_levels_are_refused(domain):
     model = Classifier("job", ["abbot", "baker", "clerk"], domain=domain)
     with pytest.raises(ValueError, match=r"'Baker'.*Whether (the model|it) is right about them is unknown\. Correct"):
         score(model, frame)
+    if domain is not None:  # a target in other codes
+        with pytest.raises(ValueError, match=r"recode=\{'job': \{'0': '\.\.\.', '1': '\.\.\.'\}\}"):
+            score(model, frame.assign(job=np.arange(50) % 2))
 
 
 def test_a_model_that_lacks_a_level_can_be_scored_on_the_others(plain):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import zipfile
 from pathlib import Path
@@ -89,6 +90,9 @@ def test_what_was_drawn_is_counted_once_is_not_replaced_and_tells_how_it_is_fini
         killed = call("release-side", *words)
         assert killed.exit_code == 1 and "what it drew, and counted, is in t.kme.partial: release-side finish" in killed.stderr
         assert "release-side finish" in call("kmeanalyst", "info", "t.kme.partial").stderr
+        shutil.copy("t.kme.partial", "again.kme.partial")
+        assert "--ledger LEDGER would have noted it" in call("release-side", "finish", "again.kme.partial", "--force").stderr
+        Path("again.kme").unlink()
         done = call("release-side", "finish", "t.kme.partial", "--ledger", "b.ledger", "--json")
         assert done.exit_code == 0 and json.loads(done.stdout)["output"] == "t.kme"
         release = ka.read_release("t.kme")
