@@ -112,7 +112,7 @@ def _mass_between(release: ReleaseData, name: str, asked: Sequence[tuple[str, fl
         return 0.0
     j, codes, found = release.domain.position(name), [column._encode_one(value) for value in (low, high)], []
     for edges in (features.kernel.edges[j], *(own for other, own in features.kernel.finer_tables if other == j)):
-        ends = np.array([column.ends[0], *edges, column.ends[1]])
+        ends = _ends(column, edges)
         first, last = np.searchsorted(ends, codes[0], side="right") - 1, np.searchsorted(ends, codes[1])
         around = ends[[np.clip(first, 0, len(edges)), np.clip(last, 1, len(ends) - 1)]]
         found.append(_most_counted(release, {j: around}))
@@ -188,8 +188,7 @@ def _fine_shares(release: ReleaseData, column: Number) -> tuple[Array, Array, fl
         for (j, edges), square, (first, last) in zip(features.kernel.finer_tables, group.squares, group.ranges, strict=True):
             if j == release.domain.position(column.name):
                 values, variances = (each[first:last][: len(edges) + 1] for each in (measurement.vector, measurement.variances))
-                ends = np.array([column.ends[0], *edges, column.ends[1]])
-                found = ends, values / square**0.5, float(np.sqrt(np.median(variances) / square))
+                found = _ends(column, edges), values / square**0.5, float(np.sqrt(np.median(variances) / square))
     return found
 
 
@@ -218,7 +217,7 @@ def corners(
     sides, ends, cells = list[list[pd.Series]](), list[Array](), list[Array]()
     for column in columns:
         j, codes = release.domain.position(column.name), column.encode(frame[column.name])[0]
-        bounds = np.array([column.ends[0], *features.kernel.edges[j], column.ends[1]])
+        bounds = _ends(column, features.kernel.edges[j])
         place = np.clip(np.searchsorted(bounds[1:-1], codes, side="right"), 0, len(bounds) - 2)
         slack = _ROUNDING * (bounds[place + 1] - bounds[place])
         alone = np.isnan(codes) | np.isin(codes, column.atom_codes)
@@ -255,11 +254,16 @@ def _ranges_of(release: ReleaseData, column: Number, value: float) -> tuple[Arra
         around = code + _NEAR * np.ptp(column.bounds) * np.array([-1.0, 1.0])
         return around, around
     narrow, wide = (
-        np.array([column.ends[0], *edges, column.ends[1]])[after : after + 2]
+        _ends(column, edges)[after : after + 2]
         for edges in (_finest(features, j), features.kernel.edges[j])
         for after in [int(np.searchsorted(edges, code, side="right"))]
     )
     return narrow, wide
+
+
+def _ends(column: Number, edges: Sequence[float]) -> Array:
+    """(R + 1,) of a column's ranges between inner edges, encoded."""
+    return np.array([column.ends[0], *edges, column.ends[1]])
 
 
 def _finest(features: MarginFeatures, j: int) -> Sequence[float]:
@@ -275,9 +279,7 @@ def finest_ranges(release: ReleaseData, question: object, values: Array, weights
     column, features = _column(release, name) if isinstance(name, str) else None, _tables(release)
     if not isinstance(column, Number) or features is None:
         return None
-    ends = FROM_SCALE[column.scale](
-        np.array([column.ends[0], *_finest(features, release.domain.position(column.name)), column.ends[1]])
-    )
+    ends = FROM_SCALE[column.scale](_ends(column, _finest(features, release.domain.position(column.name))))
     first, last = column.multiples(ends[:-1], np.ceil), column.multiples(ends[1:], np.floor)
     ranges = np.clip(np.column_stack([first, np.maximum(first, last)]), *column.natural_bounds)
     here = np.clip(np.searchsorted(ranges[:, 0], values, side="right") - 1, 0, len(ranges) - 1)

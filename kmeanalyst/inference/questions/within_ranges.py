@@ -39,9 +39,8 @@ def error_within_ranges(population: Population, found: Statistic, question: str,
 
 def _of_single_values(population: Population, asked: Expression) -> float:
     """By how much the answer may be off, as values that it asks for may have more or less mass than the rows say."""
-    whole = _whole(population)
+    whole, square = _whole(population), 0.0
     frame = whole.model.frame.iloc[: len(whole.weights)]
-    square = 0.0
     for name, code, ends, departs in unresolved.single_values(whole.release, asked, frame, whole.weights):
         moved, mass = _moved(population, asked.text, whole, name, code, _codes(population, name), ends)
         square += (departs * moved / mass) ** 2 if mass > 0 else departs**2
@@ -66,9 +65,8 @@ def error_of_comparisons(population: Population, asked: Expression) -> float:
         if asked.check(population.release.columns) != "condition":
             break
         corners, lifted = unresolved.corners(population.release, names, frame, _whole(population).weights)
-        here, *there = (
-            population.values_at(asked.text, rows) == 1 for rows in (frame, *(with_columns(frame, own) for own in corners))
-        )
+        rows = [frame, *(with_columns(frame, own) for own in corners)]
+        here, *there = (population.values_at(asked.text, each) == 1 for each in rows)
         may, need_not = np.any(there, axis=0) & ~here, here & ~np.all(there, axis=0)
         most = max(most, *(float(population.weights @ (lifted * each)) for each in (may, need_not)))
     return most
@@ -82,9 +80,8 @@ def _of_ranges_cut(population: Population, question: str, asked: Expression, val
         found.append(answer(population, mean_statistic(population, values), question))
     errors = [one.standard_error for one in estimates(population, found)] if found else []
     own = max((abs(one.value - value) + Z * error for one, error in zip(found, errors, strict=True)), default=0.0)
-    return max(
-        own, most_apart(population, value, lambda other: answer(other, mean_statistic(other, other.values(question)), question))
-    )
+    given = most_apart(population, value, lambda other: answer(other, mean_statistic(other, other.values(question)), question))
+    return max(own, given)
 
 
 def most_apart(population: Population, value: float, statistic: Callable[[Population], Statistic]) -> float:
@@ -138,8 +135,7 @@ def _moved(
     rows = population.model.frame.iloc[: len(inside)][inside]
     if not inside.any():
         return 0.0, 0.0
-    column = population.release.domain[name]
-    moved = with_columns(rows, {name: column.decode(np.array([code])).iloc[0]})
+    moved = with_columns(rows, {name: population.release.domain[name].decode(np.array([code])).iloc[0]})
     apart = population.values_at(question, moved) - population.values_at(question, rows)
     elsewhere = codes[inside] != code
     return float(population.weights[inside] @ np.nan_to_num(apart)), float(source.weights[inside] @ elsewhere)

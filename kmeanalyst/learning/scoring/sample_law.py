@@ -20,7 +20,7 @@ from kmeanalyst.inference.estimate.error_model import SamplingErrors
 from kmeanalyst.inference.estimate.population import Distribution, Where, check_condition, positive_probability, shown
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import REPLACED, Column
-from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.domain import Domain, recode_for
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question
@@ -105,18 +105,15 @@ def _read(frame: pd.DataFrame, domain: Domain | None, target: str, absent: Array
     return known.decode(encoded).join(others), tuple(notes)
 
 
-_RECODED = 20  # values that a recode is proposed for
-
-
 def _check_levels(column: Column, cells: pd.Series, absent: Array) -> None:
     unknown = (column.encode(cells)[1] == REPLACED) & ~absent
     if unknown.any():
         values = pd.unique(cells[unknown].astype(object))
-        shown_values = words.listed([repr(value) for value in values])
         raise ValueError(
             f"the sample's {words.written(column.name)} has values that the domain does not have ({column.describe()}): "
-            f"{shown_values}. Whether the model is right about them is unknown. Correct or remove those rows, or say what they "
-            f"mean: recode={ {column.name: {str(value): '...' for value in values[:_RECODED]}}!r:.1000}."
+            f"{words.listed([repr(value) for value in values])}. Whether the model is right about them is "
+            "unknown. Correct or remove those rows, or say what they mean: "
+            f"recode={ {column.name: recode_for(column, list(map(str, values)))}!r:.1000}."
         )
 
 

@@ -117,7 +117,7 @@ class SampleCounts:
             column, replaced = domain[name], self.replaced[name]
             if replaced > (0.05 if column.default is None else 0.5) * self.n_rows:
                 texts = [(text, n) for (of, text), n in self.odd.most_common() if of == name]
-                recode[name] = {text: _meant(text, getattr(column, "levels", ())) or "..." for text, _ in texts[:_RECODED]}
+                recode[name] = recode_for(column, [text for text, _ in texts])
                 shown = ", ".join(f"{text!r:.60} ({n})" for text, n in texts[:_SHOWN_ODD])
                 told.append(f"{words.written(name)} ({column.describe()}): {replaced} of {self.n_rows} cells, such as {shown}")
         if told:
@@ -130,6 +130,15 @@ class SampleCounts:
 
 _MOST_ODD, _SHOWN_ODD = 200, 4  # texts of cells without a value: those that are counted, and those that are shown
 _RECODED = 20  # of these texts, those that a recode is proposed for
+
+
+def recode_for(column: Column, texts: Sequence[str]) -> dict[str, str]:
+    """What a recode of texts that are no values of a column may say: each one's level, "..." where none is like it.
+
+    >>> recode_for(domain["sex"], ["f", "0"])
+    {'f': 'Female', '0': '...'}
+    """
+    return {text: _meant(text, getattr(column, "levels", ())) or "..." for text in texts[:_RECODED]}
 
 
 def _meant(text: str, levels: Sequence[str]) -> str | None:

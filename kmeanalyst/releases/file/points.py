@@ -37,8 +37,6 @@ _PATTERNS: dict[type[Column], str] = {
 }  # fmt: skip
 _LINES = re.compile(rb'(?:(?:"[^"\n]*+(?:""[^"\n]*+)*+"|[^",\n]*+)[,\n])*+')  # possessive: never read twice
 
-# ---------------------------------------------------------------------- size
-
 
 def check_size(n_points: int, domain: Domain) -> None:
     """FileRefused for more points, or cells of points, than the limits."""
