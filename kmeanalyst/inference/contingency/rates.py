@@ -28,7 +28,7 @@ from kmeanalyst.inference.estimate.population import (
     shown,
     undecided,
 )
-from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic
+from kmeanalyst.inference.estimate.statistic import IntervalRule, OfRatio, Statistic
 from kmeanalyst.inference.questions.expectation import mean_of
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.kernels.base import Array
@@ -79,10 +79,11 @@ def odds_ratio(
     logarithm = np.log(numerator) - np.log(denominator)
     text = f"odds ratio of {shown(first)} by {shown(second)}" + (f", given {words.written(given)}" if given else "")
     found = estimate(population, answer(population, logarithm, text, undecided(population, first, second)))
-    sides = np.array([numerator.value, denominator.value])
     influences = np.column_stack([np.asarray(side.influence) for side in (numerator, denominator)])
-    covariance = joined(population.model.covariance(population.influence(influences)))
-    return replace(np.exp(found), question=found.question, interval_by=_OfRatio(found, sides, covariance))
+    errors = np.sqrt(np.diag(joined(population.model.covariance(population.influence(influences))))) / denominator.value
+    ratio = np.exp(found)
+    by = _OfOdds(found, OfRatio(ratio.value, ratio.standard_error, (errors[0], errors[1]), positive=True))
+    return replace(ratio, question=found.question, interval_by=by)
 
 
 def _sum(each: Statistic) -> Statistic:
@@ -91,19 +92,16 @@ def _sum(each: Statistic) -> Statistic:
 
 
 @dataclass(frozen=True, eq=False)
-class _OfRatio(IntervalRule):
-    """The wider ends of the interval of a ratio's logarithm and of Fieller's, all θ with |numerator − θ·denominator| ≤ z·error."""
+class _OfOdds(IntervalRule):
+    """The wider ends of the interval of a ratio's logarithm and of Fieller's."""
 
     logarithm: Estimate
-    sides: Array
-    covariance: Array
+    ratio: OfRatio
 
     def interval(self, z: float) -> tuple[float, float]:
         middle, half = self.logarithm.value, z * self.logarithm.standard_error
-        (over, both), (_, under) = np.outer(self.sides, self.sides) - z**2 * self.covariance
-        far = both + np.sqrt(max(both**2 - over * under, 0.0))
-        least, most = over / far if over > 0 else 0.0, far / under if under > 0 else np.inf
-        return min(float(np.exp(middle - half)), float(least)), max(float(np.exp(middle + half)), float(most))
+        least, most = self.ratio.interval(z)
+        return min(float(np.exp(middle - half)), max(least, 0.0)), max(float(np.exp(middle + half)), most)
 
     def robust(self, level: float) -> tuple[float, float]:
         low, high = self.logarithm.interval(level, kind="robust")

@@ -1,7 +1,8 @@
 """The answer to a question: an estimate with its error in parts.
 
 An estimate carries its influence function on each release. Arithmetic with estimates is arithmetic with these, to first order
-(the delta method), so correlation is kept: errors that two estimates share cancel, and e - e is 0 ± 0.
+(the delta method), so correlation is kept: errors that two estimates share cancel, and e - e is 0 ± 0. Intervals of ratios are
+Fieller's.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 from scipy.special import chdtrc, ndtri
 
 from kmeanalyst.inference.estimate.error_model import PARTS, ErrorModel, Terms, joint_parts, total
-from kmeanalyst.inference.estimate.statistic import Differentiable, IntervalRule
+from kmeanalyst.inference.estimate.statistic import RULES, Differentiable, IntervalRule, OfRatio
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.lazy import instead_of
 from kmeanalyst.releases.release import ReleaseData
@@ -181,9 +182,9 @@ class Estimate(Differentiable, Printed):
     possible        (least, largest) value that any population can give; intervals end there. None where it is not known.
     heterogeneity   of an answer that combines several: how far these differ beyond their errors. None else.
 
-    Estimates and numbers can be added, subtracted, multiplied and divided, raised to a number, and handed to np.sqrt,
-    np.log and np.exp: the error follows to first order. Those of one release keep their correlation and must share
-    one view; those of different releases count as independent, and a note says so.
+    Estimates and numbers can be added, subtracted, multiplied and divided, raised to a number, and handed to np.sqrt, np.log and
+    np.exp: the error follows to first order; the interval of a ratio is Fieller's (1954). Those of one release keep their
+    correlation and must share one view; those of different releases count as independent, and a note says so.
 
     >>> e = Estimate(value=0.3124, standard_error=0.0113, question="age > 50", view="probability",
     ...              parts={"privacy": 0.0061, "sampling": 0.0026, "resolution": 0.0092})
@@ -209,7 +210,14 @@ class Estimate(Differentiable, Printed):
         shown = [f"[{x.question}]" if isinstance(x, Estimate) else f"{x:g}" for x in operands]
         text = f" {rule} ".join(shown) if len(shown) > 1 else f"{'-' if rule == 'negative' else rule}{shown[0]}"
         terms = [(x, float(slope)) for x, slope in zip(operands, slopes, strict=False) if isinstance(x, Estimate)]
-        return _combined(float(value), text, terms)
+        found = _combined(float(value), text, terms)
+        if rule == "/" and isinstance(operands[1], Estimate):
+            return _ratio(found, *operands)
+        if len(terms) > 1 or rule not in _RISING_OR_FALLING or not terms[0][1]:
+            return found
+        moved = _Moved(of := terms[0][0], rule, operands)
+        possible = None if of.possible is None else moved.at(of.possible)
+        return replace(found, interval_by=None if of.interval_by is None else moved, possible=possible)
 
     def interval(self, level: float = 0.95, kind: str = "default") -> tuple[float, float]:
         """(low, high) of coverage `level` in (0, 1).
@@ -333,6 +341,35 @@ class Estimate(Differentiable, Printed):
 
     def __str__(self) -> str:
         return "\n".join([self._line(), *list_of_notes((), [self])])
+
+
+_RISING_OR_FALLING = ("+", "-", "*", "/", "negative", "sqrt", "log", "exp")
+
+
+@dataclass(frozen=True, eq=False)
+class _Moved(IntervalRule):
+    """The interval of a rising or falling function of one estimate whose interval is not value ± z·error: that of its ends."""
+
+    of: Estimate
+    rule: str
+    operands: tuple[Any, ...]  # the estimate, and a number or none
+
+    def at(self, ends: tuple[float, float]) -> tuple[float, float]:
+        least = 0.0 if self.rule in ("sqrt", "log") else -np.inf
+        with np.errstate(all="ignore"):
+            found = [RULES[self.rule](*(max(end, least) if x is self.of else x for x in self.operands))[0] for end in ends]
+        return float(min(found)), float(max(found))
+
+    def interval(self, z: float) -> tuple[float, float]:
+        return self.at(cast(IntervalRule, self.of.interval_by).interval(z))
+
+
+def _ratio(found: Estimate, numerator: Any, denominator: Estimate) -> Estimate:
+    over, least = (numerator.standard_error, numerator.possible) if isinstance(numerator, Estimate) else (0.0, (numerator,))
+    positive = all(possible is not None and possible[0] >= 0 for possible in (least, denominator.possible))
+    sides = over / abs(denominator.value), denominator.standard_error / abs(denominator.value)
+    by = OfRatio(found.value, found.standard_error, sides, positive)
+    return replace(found, interval_by=by, possible=(0.0, np.inf) if positive else None)
 
 
 class Estimates(Printed, tuple[Estimate, ...]):

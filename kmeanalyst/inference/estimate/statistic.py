@@ -88,6 +88,30 @@ class IntervalRule:
 
 
 @dataclass(frozen=True, eq=False)
+class OfRatio(IntervalRule):
+    """All θ with |numerator − θ·denominator| ≤ z·error (Fieller 1954), of what is not negative those from 0 on.
+
+    value, error  the ratio, and its error to first order.
+    sides         errors of the numerator and of the denominator, over the denominator.
+    """
+
+    value: float
+    error: float
+    sides: tuple[float, float]
+    positive: bool = False
+
+    def interval(self, z: float) -> tuple[float, float]:
+        a, b = z * self.sides[0], z * self.sides[1]
+        shared = (a**2 + (self.value * b) ** 2 - (z * self.error) ** 2) / (2 * self.value) if self.value else 0.0
+        shared = float(np.clip(shared, -a * b, a * b))  # z² times the covariance of both sides, over the denominator squared
+        middle, half = self.value - shared, np.sqrt(max((z * self.error) ** 2 + shared**2 - (a * b) ** 2, 0.0))
+        if b < 1:
+            return (middle - half) / (1 - b**2), (middle + half) / (1 - b**2)
+        far_from_0 = self.positive and self.value > a
+        return (self.value**2 - a**2) / (middle + half) if far_from_0 else 0.0 if self.positive else -np.inf, np.inf
+
+
+@dataclass(frozen=True, eq=False)
 class Statistic(Differentiable):
     """A number, or an array of numbers, that depends on the weights of rows.
 
