@@ -7,6 +7,7 @@ on the logits, of several deviations, averaged by Laplace's approximation of the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from scipy.optimize import minimize
@@ -71,13 +72,13 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
         cell = above.cell[inside]
         of_parent = shares[begins[j] + cell] * above.probabilities[inside]
         own, noises = (each[first : first + len(cell)] / height for each in (values, deviations))
-        noise = float(np.median(noises))
+        noise, of_cell = float(np.median(noises)), noise_of_cells(measurement, j)
         sizes, more = sizes_within(column, ends, kernel.atoms[j]), np.zeros(len(cell))
         if isinstance(column, Number) and sizes.any():
             more = heaps(sizes, own, noise)
             of_cells, place = np.unique(cell, return_inverse=True)
             coarse = np.maximum(shares[begins[j] + of_cells] - np.bincount(place, more), 0.0)
-            smooth = smooth_shares(ends, sizes, cell, coarse, own - more, noise)
+            smooth = smooth_shares(ends, sizes, cell, coarse, own - more, noise, of_cell)
             sizes = smooth * max(float(coarse.sum()), _LEAST) + more
         within = _probabilities(own, noise, of_parent, inside, sizes)
         at = np.full(len(cell), np.nan)
@@ -87,6 +88,16 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
         fitted[j] = FineRanges(ends, cell, above.probabilities[inside] * within, heaped, at)
         first += size
     return fitted
+
+
+def noise_of_cells(measurement: Measurement, j: int) -> float:
+    """The median deviation of the noise on a share of a column's one-way table, in its cells of pairs; 0 without one."""
+    features = cast(MarginFeatures, measurement.feature_map)
+    for group in (group for group in features.groups if group.kind == "one-way"):
+        for table, square, own in zip(group.tables, group.squares, group.ranges, strict=True):
+            if table == (j,):
+                return float(np.sqrt(np.median(measurement.variances[slice(*own)]) / square))
+    return 0.0
 
 
 def _cells(kernel: Margins, j: int, low: float, high: float) -> FineRanges:
@@ -276,6 +287,10 @@ def _redraw(normals: Array, low: Array, high: Array, rng: np.random.Generator) -
 # Its logarithm is linear between a few knots, and bends little. Ranges at the ends of a scale are wide and hold few rows, which lie
 # near the others: values spread evenly over them would give the number a larger variance, and lower every correlation.
 _BEND = 0.5  # prior standard deviation of the second difference of the log density at knots half a range apart
+# of its first difference between two of them; in the first range and in the last, where a tail is, its mean and deviation: over
+# some 100 columns of 37 tables it falls by 3.7 ± 2.2 and 3.3 ± 2.6 between its halves, in others by 0 ± 1.1
+_SLOPE, _TAIL = 1.1, (3.0, 2.5)
+_EMPTY_BELOW = 2.0  # deviations of its noise up to which a cell may be empty
 _TOLERANCE, _LEAST = 0.05, 1e-4  # deviation of a range's share, relative to it, and at least
 _ROUGH = 0.3  # deviation of a fine range's share from a smooth density, relative to it
 _NEWTON_STEPS = 30
@@ -284,11 +299,14 @@ _LONGEST = 3.0  # change of a log density in one step
 _ENOUGH = 1e-6
 
 
-def smooth_shares(ends: Array, sizes: Array, cell: Array, shares: Array, observed: Array, noise: float) -> Array:
+def smooth_shares(
+    ends: Array, sizes: Array, cell: Array, shares: Array, observed: Array, noise: float, of_cell: float = 0.0
+) -> Array:  # fmt: skip
     """(R,) shares of fine ranges under a smooth density.
 
     ends       (R + 1,) of the ranges; `sizes` (R,) are 0 for a range without values.
-    cell       (R,) the coarser range that contains each, increasing; `shares` (cells,) are theirs.
+    cell       (R,) the coarser range that contains each, increasing; `shares` (cells,) are theirs, of noise `of_cell`. Those that
+               may be empty say nothing of the density beside them.
     observed   (R,) noisy shares of the fine ranges, of standard deviation `noise`.
     """
     ends = (ends / 2 - ends[0] / 2) / (ends[-1] / 2 - ends[0] / 2)  # halves of the largest floats can be subtracted
@@ -298,9 +316,16 @@ def smooth_shares(ends: Array, sizes: Array, cell: Array, shares: Array, observe
     knots = knots[np.diff(knots, prepend=-1.0) > _APART]
     middles = (ends[:-1] + ends[1:]) / 2
     hats = np.column_stack([np.interp(middles, knots, unit) for unit in np.eye(len(knots))])
-    bends = _second_differences(knots) / _BEND
+    outwards = np.zeros(len(knots) - 1)  # of intervals in the first cell, and in the last one
+    outwards[knots[1:] <= borders[1]], outwards[knots[:-1] >= borders[-2]] = 1.0, -1.0
+    outwards *= len(first) > 1
+    spreads = np.where(outwards, _TAIL[1], _SLOPE)
+    same = outwards[1:] == outwards[:-1]
+    prior = np.concatenate([_second_differences(knots)[same] / _BEND, np.diff(np.eye(len(knots)), axis=0) / spreads[:, None]])
+    expected = np.concatenate([np.zeros(same.sum()), _TAIL[0] * outwards / spreads])
     total = max(float(shares.sum()), _LEAST)
-    wanted, deviation = shares / total, np.maximum(_TOLERANCE * shares / total, _LEAST)
+    wanted, deviation = shares / total, np.maximum(np.hypot(_TOLERANCE * shares, of_cell) / total, _LEAST)
+    deviation[shares <= _EMPTY_BELOW * of_cell] = np.inf
     seen = observed / total
     noises = np.hypot(noise / total, _ROUGH * np.maximum(seen, 0.0))
     logs = np.zeros(len(knots))
@@ -310,8 +335,8 @@ def smooth_shares(ends: Array, sizes: Array, cell: Array, shares: Array, observe
         slopes = p[:, None] * (hats - p @ hats)
         of_cells = np.add.reduceat(slopes, first) / deviation[:, None]
         misfit = (np.add.reduceat(p, first) - wanted) / deviation
-        curvature = slopes.T @ (slopes / noises[:, None] ** 2) + of_cells.T @ of_cells + bends.T @ bends
-        slope = slopes.T @ ((p - seen) / noises**2) + of_cells.T @ misfit + bends.T @ (bends @ logs)
+        curvature = slopes.T @ (slopes / noises[:, None] ** 2) + of_cells.T @ of_cells + prior.T @ prior
+        slope = slopes.T @ ((p - seen) / noises**2) + of_cells.T @ misfit + prior.T @ (prior @ logs - expected)
         step = np.linalg.solve(curvature + _ENOUGH * np.eye(len(knots)), slope)
         logs = logs - step * min(1.0, _LONGEST / max(np.abs(step).max(), _LONGEST))
         if np.abs(step).max() < _ENOUGH:
