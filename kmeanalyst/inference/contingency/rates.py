@@ -33,7 +33,7 @@ from kmeanalyst.inference.questions.expectation import mean_of
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, Date, Number
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 from kmeanalyst.releases.texts import Printed
@@ -244,7 +244,7 @@ def survival(
     edges = _edges(release, time, column)
     last = np.append(edges, float(column.upper))
     at = np.searchsorted(edges, population.values(words.column(time)), side="right")
-    step = column.spacing or 0.0
+    step = column.grain or 0.0
     singles = np.diff(np.concatenate([[float(column.lower)], edges, [float(column.upper) + step]])) <= step * (1 + 1e-9)
     curve, at_risk, unseen = _curve(population, at[:, None] == np.arange(len(last)), happened == 1, singles)
     times = np.append(edges - step, last[-1])[: len(at_risk)]
@@ -257,12 +257,11 @@ def _edges(release: ReleaseData, time: str, column: Number) -> Array:
     features = None if release.measurement is None else release.measurement.feature_map
     if isinstance(features, MarginFeatures) and time in release.domain.names:
         j = release.domain.position(time)
-        edges = np.array(features.kernel.edges[j], dtype=float)
-        values_above = column.multiples(edges, np.ceil) if column.spacing else edges
-        first, atoms = (column.decode(codes).to_numpy(dtype=float) for codes in (values_above, np.array(features.kernel.atoms[j])))
-        if not column.spacing:
-            return np.unique([float(f"{value:.6g}") for value in first])
-        ends = np.unique(np.round(np.concatenate([first, atoms, atoms + column.spacing]), 9))
+        edges, atoms = (FROM_SCALE[column.scale](np.array(codes)) for codes in (features.kernel.edges[j], features.kernel.atoms[j]))
+        if column.grain is None:
+            return np.unique([float(f"{value:.6g}") for value in edges])
+        ends = np.concatenate([column.multiples(edges, np.ceil), (own := column.multiples(atoms)), own + column.grain])
+        ends = np.unique(np.round(ends, 9))
         return ends[(ends > column.lower) & (ends <= column.upper)]
     lefts = {group.left for group in groups_of(release.columns, time) if group.left is not None}
     return np.array(sorted(float(left) for left in lefts))[1:]

@@ -29,7 +29,7 @@ from kmeanalyst.inference.estimate.population import (
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
-from kmeanalyst.inference.questions.within_ranges import Z, error_of_comparisons, error_within_ranges
+from kmeanalyst.inference.questions.within_ranges import FewRows, Z, error_of_comparisons, error_within_ranges, with_bias
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
@@ -129,7 +129,7 @@ def mean_of(population: Distribution, question: Any, *, conditions_only: bool = 
     values = population.values(question)
     if conditions_only:
         check_condition(values[: len(population.weights)])
-    found = statistic_of(population, values, shown(question), population.bounds(question))
+    found = statistic_of(population, values, shown(question), population.bounds(question), question)
     return replace(found, notes=(*found.notes, *undecided(population, question)))
 
 
@@ -146,8 +146,7 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     if (asked := unresolved.readable(population.release, question)) is None:
         return found
     if np.nanmax(np.abs(influence)) > _ROUNDING * abs(found.value):
-        bias = error_within_ranges(population, found, question, asked)
-        return replace(found, influence=np.append(influence, bias)) if bias > _ROUNDING else found
+        return with_bias(population, found, error_within_ranges(population, found, question, asked))
     parts, denied, what = unresolved.conditions_joined(asked), asked.denied(), "no row of the release has this value: it may have"
     is_condition = asked.check(population.release.columns) == "condition"
     where = [unresolved.readable(population.release, each) for each in population.where if isinstance(each, str)]
@@ -166,7 +165,7 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     if mass == 0:
         return found
     note = f"{what} a probability of up to {mass:.3g} by what was measured"
-    return replace(found, influence=np.append(influence, mass / Z), notes=(*found.notes, note))
+    return with_bias(population, replace(found, notes=(*found.notes, note)), mass / Z)
 
 
 def _most_of_all(population: Population, conditions: Sequence[str]) -> float:
@@ -175,8 +174,13 @@ def _most_of_all(population: Population, conditions: Sequence[str]) -> float:
     return float(np.clip(min(answer.interval(0.95)[1] for answer in answers), 0.0, 1.0))
 
 
-def statistic_of(population: Distribution, values: Array, text: str, possible: tuple[float, float] | None = None) -> Statistic:
-    """Σ v · values, from (n,) values at the rows of population.model.frame, which lie between the `possible` ones."""
+def statistic_of(
+    population: Distribution, values: Array, text: str, possible: tuple[float, float] | None = None, question: Any = None
+) -> Statistic:  # fmt: skip
+    """Σ v · values, from (n,) values at the rows of population.model.frame, which lie between the `possible` ones.
+
+    question   what has these values, the text if none is given.
+    """
     at_points = values[: len(population.weights)]
     if (certain := _by_declaration(population, at_points, text)) is not None:
         return certain
@@ -186,7 +190,8 @@ def statistic_of(population: Distribution, values: Array, text: str, possible: t
         possible = (0.0, 1.0)
     if not -_ROUNDING <= value <= 1 + _ROUNDING and condition and population.view != "fitted":
         notes = (population.infeasible(f"{value:.4g} is not a probability", lambda same: float(same.weights @ at_points)),)
-    return _with_unresolved(population, answer(population, found, text, notes, possible=possible), text)
+    found = _with_unresolved(population, answer(population, found, text, notes, possible=possible), text)
+    return with_bias(population, found, FewRows(population, text if question is None else question).error())
 
 
 def _by_declaration(population: Distribution, at_points: Array, text: str) -> Statistic | None:

@@ -28,7 +28,7 @@ from kmeanalyst.inference.estimate.population import (
     shown,
 )
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic
-from kmeanalyst.inference.questions.within_ranges import Z, most_apart
+from kmeanalyst.inference.questions.within_ranges import FewRows, Z, most_apart, with_bias
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
@@ -167,7 +167,13 @@ def variance_of(population: Distribution, column: Any) -> Statistic:
         what = f"{variance.value:.4g} is not a variance"
         notes = (population.infeasible(what, lambda same: variance_of(same, column).value),)
     found = answer(population, variance, f"var({shown(column)})", notes, possible=(0.0, np.inf))
+    found = with_bias(population, found, _of_few_rows(population, column, x))
     return _with_heaps(population, found, lambda other: variance_of(other, column))
+
+
+def _of_few_rows(population: Distribution, column: Any, x: Array) -> float:
+    mean = population.mean(x)
+    return FewRows(population, population.question(column)).error(lambda values: (values - mean) ** 2)
 
 
 def _with_heaps(population: Distribution, found: Statistic, statistic: Callable[[Distribution], Statistic]) -> Statistic:
@@ -175,23 +181,26 @@ def _with_heaps(population: Distribution, found: Statistic, statistic: Callable[
     if not isinstance(population, Population) or found.influence is None:
         return found
     apart = most_apart(population, float(found.value), statistic)
-    return replace(found, influence=np.append(found.influence, apart / Z)) if apart > 0 else found
+    return with_bias(population, found, apart / Z)
 
 
 def deviation_of(population: Distribution, column: Any) -> Statistic:
     x, text = population.values(population.question(column))[:, None], f"std({shown(column)})"
     variance, least = _central_moments(population, x, [(0, 0)])[0], float(_least(population, x)[0])
+    few = _of_few_rows(population, column, x)
     if variance.value > least:
         root = replace(answer(population, np.sqrt(variance), text, possible=(0.0, np.inf)), interval_by=_Root.of_root)
+        root = with_bias(population, root, few / (2 * root.value))
         return _with_heaps(population, root, lambda other: deviation_of(other, column))
-    if variance.value >= -least:
+    if variance.value >= -least and not few:
         note = "the released points do not vary here, and a root has no first-order error at 0: the error is not known"
         return answer(population, Statistic(0.0, None), text, (note,))
-    if population.view == "fitted" and variance.influence is not None:
-        error = estimate(population, variance).standard_error
+    if variance.influence is not None and (population.view == "fitted" or variance.value >= -least):
+        error = float(np.hypot(estimate(population, answer(population, variance, text)).standard_error, few))
         note = f"the variance is {variance.value:.4g} ± {error:.2g} by noise: the interval is the root of its"
         root = replace(variance, value=0.0, influence=variance.influence / (2 * np.sqrt(error)))
-        return replace(answer(population, root, text, (note,), possible=(0.0, np.inf)), interval_by=_Root(variance.value, error))
+        root = replace(answer(population, root, text, (note,), possible=(0.0, np.inf)), interval_by=_Root(variance.value, error))
+        return with_bias(population, root, few / (2 * np.sqrt(error)))
     note = population.infeasible(
         f"no standard deviation: the variance is {variance.value:.4g}", lambda same: deviation_of(same, column).value
     )
@@ -267,7 +276,7 @@ def _entries(population: Population, names: Sequence[str], correlations: bool) -
     moments, least = _central_moments(population, X, pairs), _least(population, X)
     variances = [moments[pairs.index((i, i))] for i in range(len(names))]
     feasible = cache(lambda same: [entry.value for entry in _entries(same, names, correlations)])
-    entries = []
+    entries, few = [], FewRows(population, population.question(names[0])).relative
     for k, (i, j) in enumerate(pairs):
         entry, notes, name = moments[k], tuple[str, ...](), "corr" if correlations else "cov"
         constant = [names[c] for c in (i, j) if variances[c].value <= least[c]]
@@ -284,5 +293,6 @@ def _entries(population: Population, names: Sequence[str], correlations: bool) -
             notes = (population.infeasible(what, lambda same, k=k: feasible(same)[k]),)  # type: ignore[misc]
         possible = (-1.0, 1.0) if correlations else (0.0, np.inf) if i == j else None
         text = f"{name}({shown(population.question(names[i]))}, {shown(population.question(names[j]))})"
-        entries.append(answer(population, entry, text, notes, possible))
+        found = answer(population, entry, text, notes, possible)
+        entries.append(with_bias(population, found, few if correlations and i != j else 0.0))
     return entries

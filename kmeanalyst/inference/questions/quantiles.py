@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from kmeanalyst.inference.estimate.population import Distribution, Population, e
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic
 from kmeanalyst.inference.estimate.unresolved import finest_ranges
 from kmeanalyst.inference.questions.expectation import statistic_of
-from kmeanalyst.inference.questions.within_ranges import with_heaps_in_conditions
+from kmeanalyst.inference.questions.within_ranges import FewRows, with_heaps_in_conditions
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
@@ -116,12 +117,13 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
     n = len(population.weights)
     ranges = finest_ranges(population.release, asked, x[:n], population.weights) if isinstance(population, Population) else None
     curve = InverseCdf(support, cumulative, 0.5, 0.0, bounds, elsewhere, terms_at, ranges)
-    known: dict[float, float] = {}
+    known, few = dict[float, float](), FewRows(population, asked)
 
     def errors_at(points: Sequence[float]) -> Array:
         if new := sorted({*points} - known.keys()):
             several = population.influence(np.column_stack([_at_most(x, value) for value in new]))
-            known.update(zip(new, total(population.model.parts(several)).tolist(), strict=True))
+            beside = [max(few.error(partial(_step, at, sides)) for sides in (np.less, np.less_equal)) for at in new]
+            known.update(zip(new, np.hypot(total(population.model.parts(several)), beside).tolist(), strict=True))
         return np.array([known[value] for value in points])
 
     inverse = [replace(curve, q=float(q)) for q in orders]
@@ -229,6 +231,10 @@ class InverseCdf(IntervalRule):
     def known(self, x: Any) -> Any:
         """The distribution function at a value, or at several."""
         return np.append(0.0, self.cumulative)[np.searchsorted(self.values, x, side="right")]
+
+
+def _step(x: float, below: Callable[[Array, float], Array], values: Array) -> Array:
+    return below(values, x).astype(float)
 
 
 def _at_most(values: Array, x: float) -> Array:

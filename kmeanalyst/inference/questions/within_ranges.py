@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -16,7 +17,15 @@ import pandas as pd
 from scipy.special import ndtri
 
 from kmeanalyst.inference.estimate import unresolved
-from kmeanalyst.inference.estimate.population import Population, answer, estimate, estimates, mean_statistic, population_of
+from kmeanalyst.inference.estimate.population import (
+    Distribution,
+    Population,
+    answer,
+    estimate,
+    estimates,
+    mean_statistic,
+    population_of,
+)
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import with_columns
@@ -24,6 +33,8 @@ from kmeanalyst.releases.expressions import Expression
 from kmeanalyst.releases.release import ReleaseData, View
 
 Z = float(ndtri(0.975)) * (1 - 1e-12)  # a 95 % interval reaches as far as all the mass that is not resolved
+_FEW, _MANY = 2.0, 100.0  # rows of all that count for a group; rows from which a group is known by its own
+_ROUNDING = 1e-12
 
 
 def error_within_ranges(population: Population, found: Statistic, question: str, asked: Expression) -> float:
@@ -35,6 +46,49 @@ def error_within_ranges(population: Population, found: Statistic, question: str,
         most = max(most, apart + error if apart > 0 else 0.0)
         bias = float(np.hypot(bias, np.sqrt(max(most**2 - error**2, 0.0)) / Z))
     return bias
+
+
+class FewRows:
+    """What conditions leave open that few rows of a release meet: the population may have others there, which these do not show.
+
+    Means of a group have the variance that they would have if `_FEW` of all rows were of it too.
+    """
+
+    def __init__(self, population: Any, question: Any) -> None:
+        self.population = population
+        self.count = np.inf if population.given is None else 1 / float(population.weights @ population.weights)
+        if isinstance(population, Population) and self.count < _MANY and _can_be_asked(population, question):
+            whole = _whole(population)
+            values = whole.values_at(question, whole.model.frame.iloc[: len(whole.weights)])
+            self.everywhere = np.where(np.isfinite(values), np.maximum(whole.weights, 0.0), 0.0)
+            self.values = np.where(np.isfinite(values), values, 0.0)
+        else:
+            self.count = np.inf
+
+    def error(self, function: Callable[[Array], Array] = np.asarray) -> float:
+        """A standard error of the mean of a function of the question, beside that which it has."""
+        if not self.relative:
+            return 0.0
+        values, own = function(self.values), self.population.weights
+        apart = (values - own @ values) ** 2
+        return self.relative * float(np.sqrt(max(self.everywhere @ apart / self.everywhere.sum() - own @ apart, 0.0)))
+
+    @property
+    def relative(self) -> float:
+        """That error of a function whose variance, of all rows, is 1 and of the group 0."""
+        return float(np.sqrt(_FEW / (_FEW + self.count) / max(self.count, 0.5)))
+
+
+def _can_be_asked(population: Population, question: Any) -> bool:
+    return not isinstance(question, str) or unresolved.readable(population.release, question) is not None
+
+
+def with_bias(population: Distribution, found: Statistic, bias: float) -> Statistic:
+    """A statistic with one more error, common to all populations: beside a bias that it may have."""
+    if bias <= _ROUNDING or found.influence is None:
+        return found
+    at_rows, known = found.influence[: (n := len(population.model.frame))], found.influence[n:]
+    return replace(found, influence=np.append(at_rows, np.hypot(bias, known.sum())))
 
 
 def _of_single_values(population: Population, asked: Expression) -> float:
