@@ -308,7 +308,7 @@ def _frame(
         for side, sign in (("low", -1), ("high", 1))
     }
     of_parts = {p: np.nan if parts[p] is None else np.sqrt(np.maximum(parts[p].diagonal(), 0.0)) for p in PARTS}
-    columns = {"survival": value, "standard_error": error, **of_parts, **ends, "at_risk": at_risk}
+    columns = {"survival": value, "standard_error": error, **of_parts, **ends, "at_risk": _decreasing(at_risk)}
     return pd.DataFrame(columns, index=pd.Index(times, name=name))
 
 
