@@ -9,6 +9,7 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 
 from kmeanalyst.inference.variables.nodes import Kind, Node, applied, expression_node, inside
+from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.arrays import CALCULATE, COMPARE, compared
@@ -188,7 +189,7 @@ def _levels(x: Node) -> tuple[str, ...]:
 
 
 def _against_text(sign: str, a: Node, text: str) -> Node:
-    if a.column is None or not (a.kind == "levels" or isinstance(a.releases[0].columns[a.column], Date)):
+    if a.column is None or not (a.kind == "levels" or isinstance(a.releases[0].columns[a.column], Date | Boolean)):
         raise TypeError(
             f"{a.text} has numbers, and {text!r:.80} is a text: they share no scale. Compare a column of levels with a "
             "level, or a column of days with a day such as '2020-01-31'."

@@ -145,13 +145,14 @@ def test_of_a_release_the_curve_ends_where_noise_hides_who_is_at_risk(private):
     assert any("too few are at risk" in note for note in few.notes) and len(few.curve) < len(curve)
 
 
-def test_values_that_are_counted_by_themselves_are_times():
-    domain = Domain((Integer(name="time", lower=0, upper=12, edges=(6,), atoms=(0, 2, 3)), DOMAIN["died"]))
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_values_that_are_counted_by_themselves_are_times(scale):
+    time = Integer(name="time", lower=1, upper=12, scale=scale, edges=(6,), atoms=(2, 3))
     release = publish(
-        rows(2000, 1)[["time", "died"]].astype(str), domain, epsilon=5, delta=1e-6, kernel="margins", rehearsal=1,
-        uncounted=True,
+        rows(2000, 1)[["time", "died"]].astype(str), Domain((time, DOMAIN["died"])), epsilon=5, delta=1e-6, kernel="margins",
+        rehearsal=1, uncounted=True,
     )  # fmt: skip
-    assert list(release.survival("time", "died").curve.index) == [0, 1, 2, 3, 5, 12]
+    assert list(release.survival("time", "died").curve.index) == [1, 2, 3, 5, 12]
 
 
 def test_a_pair_that_was_not_measured_is_said(private):

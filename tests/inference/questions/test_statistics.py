@@ -375,6 +375,34 @@ def test_ranges_of_a_circle_go_all_the_way_round():
     assert shares.sum() == pytest.approx(1.0)
 
 
+def test_one_row_that_meets_a_condition_is_not_all_that_may():
+    """Of what is not seen of the others' y two rows of all count: a mean is within 1.96 √(2/3) standard deviations of theirs."""
+    rows = DOMAIN.decode(DOMAIN.draw(2000, 5))[["x", "y", "job"]]
+    release = published(Domain(tuple(DOMAIN[name] for name in rows)), rows, epsilon=5)
+    spread, last = release.std("y").value, np.sort(release.frame["x"])[-2:].mean()
+    where = f"x > {last:.9g} and x < 4.9999999"
+    mean, quantile, deviation = (
+        release.mean("y", where=where),
+        release.quantile("y", 0.5, where=where),
+        release.std("y", where=where),
+    )
+    assert np.ptp(mean.interval()) > 0.7 * spread and np.ptp(quantile.interval()) > spread and deviation.interval()[1] > spread
+    many = release.mean("y", where="x > 0")
+    assert many.standard_error < 0.1 * spread
+
+
+def test_a_negative_variance_of_a_group_has_the_error_of_the_group():
+    """Middle values count more than once and outer ones less than nothing; its root's interval is from the variance's."""
+    rows = DOMAIN.decode(DOMAIN.draw(4000, 5))[["x", "job"]]
+    release = published(Domain(tuple(DOMAIN[name] for name in rows)), rows, epsilon=5)
+    population = population_of(release, where="job == 'a'")
+    weights = population.weights * np.where(population.values("x")[: len(population.weights)] ** 2 < 3, 1.0, -0.1)
+    odd = replace(population, weights=weights / weights.sum())
+    variance, root = (estimates(odd, [of(odd, "x")])[0] for of in (moments.variance_of, moments.deviation_of))
+    assert variance.value == root.value == 0 and f"{variance.standard_error:.2g} by noise" in root.notes[0]
+    assert root.interval()[1] == pytest.approx(np.sqrt(1.96 * variance.standard_error), rel=1e-3)
+
+
 def test_a_column_that_does_not_vary_has_a_deviation_of_zero_and_no_known_error(plain):
     constant = plain.std("0 * x + 0.1")
     assert constant.value == 0 and np.isnan(constant.standard_error)
