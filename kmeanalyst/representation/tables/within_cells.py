@@ -7,7 +7,6 @@ on the logits, of several deviations, averaged by Laplace's approximation of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from scipy.optimize import minimize
@@ -72,13 +71,13 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
         cell = above.cell[inside]
         of_parent = shares[begins[j] + cell] * above.probabilities[inside]
         own, noises = (each[first : first + len(cell)] / height for each in (values, deviations))
-        noise, of_cell = float(np.median(noises)), noise_of_cells(measurement, j)
+        noise = float(np.median(noises))
         sizes, more = sizes_within(column, ends, kernel.atoms[j]), np.zeros(len(cell))
         if isinstance(column, Number) and sizes.any():
             more = heaps(sizes, own, noise)
             of_cells, place = np.unique(cell, return_inverse=True)
             coarse = np.maximum(shares[begins[j] + of_cells] - np.bincount(place, more), 0.0)
-            smooth = smooth_shares(ends, sizes, cell, coarse, own - more, noise, of_cell)
+            smooth = smooth_shares(ends, sizes, cell, coarse, own - more, noise)
             sizes = smooth * max(float(coarse.sum()), _LEAST) + more
         within = _probabilities(own, noise, of_parent, inside, sizes)
         at = np.full(len(cell), np.nan)
@@ -88,16 +87,6 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
         fitted[j] = FineRanges(ends, cell, above.probabilities[inside] * within, heaped, at)
         first += size
     return fitted
-
-
-def noise_of_cells(measurement: Measurement, j: int) -> float:
-    """The median deviation of the noise on a share of a column's one-way table, in its cells of pairs; 0 without one."""
-    features = cast(MarginFeatures, measurement.feature_map)
-    for group in (group for group in features.groups if group.kind == "one-way"):
-        for table, square, own in zip(group.tables, group.squares, group.ranges, strict=True):
-            if table == (j,):
-                return float(np.sqrt(np.median(measurement.variances[slice(*own)]) / square))
-    return 0.0
 
 
 def _cells(kernel: Margins, j: int, low: float, high: float) -> FineRanges:
@@ -287,10 +276,9 @@ def _redraw(normals: Array, low: Array, high: Array, rng: np.random.Generator) -
 # Its logarithm is linear between a few knots, and bends little. Ranges at the ends of a scale are wide and hold few rows, which lie
 # near the others: values spread evenly over them would give the number a larger variance, and lower every correlation.
 _BEND = 0.5  # prior standard deviation of the second difference of the log density at knots half a range apart
-# of its first difference between two of them; in the first range and in the last, where a tail is, its mean and deviation: over
-# some 100 columns of 37 tables it falls by 3.7 ± 2.2 and 3.3 ± 2.6 between its halves, in others by 0 ± 1.1
-_SLOPE, _TAIL = 1.1, (3.0, 2.5)
-_EMPTY_BELOW = 2.0  # deviations of its noise up to which a cell may be empty
+# of its first difference between two of them; in the first range and in the last, where tails are, its mean and deviation. Over some
+# 100 columns of 37 tables it is 3.3 ± 2.6 and 3.7 ± 2.2 there and 0 ± 1.1 elsewhere; less, since a tail too short has short intervals
+_SLOPE, _TAIL = 1.1, (2.0, 2.5)
 _TOLERANCE, _LEAST = 0.05, 1e-4  # deviation of a range's share, relative to it, and at least
 _ROUGH = 0.3  # deviation of a fine range's share from a smooth density, relative to it
 _NEWTON_STEPS = 30
@@ -299,14 +287,11 @@ _LONGEST = 3.0  # change of a log density in one step
 _ENOUGH = 1e-6
 
 
-def smooth_shares(
-    ends: Array, sizes: Array, cell: Array, shares: Array, observed: Array, noise: float, of_cell: float = 0.0
-) -> Array:  # fmt: skip
+def smooth_shares(ends: Array, sizes: Array, cell: Array, shares: Array, observed: Array, noise: float) -> Array:
     """(R,) shares of fine ranges under a smooth density.
 
     ends       (R + 1,) of the ranges; `sizes` (R,) are 0 for a range without values.
-    cell       (R,) the coarser range that contains each, increasing; `shares` (cells,) are theirs, of noise `of_cell`. Those that
-               may be empty say nothing of the density beside them.
+    cell       (R,) the coarser range that contains each, increasing; `shares` (cells,) are theirs.
     observed   (R,) noisy shares of the fine ranges, of standard deviation `noise`.
     """
     ends = (ends / 2 - ends[0] / 2) / (ends[-1] / 2 - ends[0] / 2)  # halves of the largest floats can be subtracted
@@ -324,8 +309,7 @@ def smooth_shares(
     prior = np.concatenate([_second_differences(knots)[same] / _BEND, np.diff(np.eye(len(knots)), axis=0) / spreads[:, None]])
     expected = np.concatenate([np.zeros(same.sum()), _TAIL[0] * outwards / spreads])
     total = max(float(shares.sum()), _LEAST)
-    wanted, deviation = shares / total, np.maximum(np.hypot(_TOLERANCE * shares, of_cell) / total, _LEAST)
-    deviation[shares <= _EMPTY_BELOW * of_cell] = np.inf
+    wanted, deviation = shares / total, np.maximum(_TOLERANCE * shares / total, _LEAST)
     seen = observed / total
     noises = np.hypot(noise / total, _ROUGH * np.maximum(seen, 0.0))
     logs = np.zeros(len(knots))
