@@ -276,8 +276,8 @@ def _redraw(normals: Array, low: Array, high: Array, rng: np.random.Generator) -
 # Its logarithm is linear between a few knots, and bends little. Ranges at the ends of a scale are wide and hold few rows, which lie
 # near the others: values spread evenly over them would give the number a larger variance, and lower every correlation.
 _BEND = 0.5  # prior standard deviation of the second difference of the log density at knots half a range apart
-# of its first difference between two of them; in the first range and in the last, where tails are, its mean and deviation. Over some
-# 100 columns of 37 tables it is 3.3 ± 2.6 and 3.7 ± 2.2 there and 0 ± 1.1 elsewhere; less, since a tail too short has short intervals
+# of its first difference between two of them; in the first range and in the last, where tails are, its mean and deviation. Over
+# some 100 columns of 37 tables it is 3.3 ± 2.6 and 3.7 ± 2.2, and 0 ± 1.1 elsewhere; less here, as short tails have short intervals
 _SLOPE, _TAIL = 1.1, (2.0, 2.5)
 _TOLERANCE, _LEAST = 0.05, 1e-4  # deviation of a range's share, relative to it, and at least
 _ROUGH = 0.3  # deviation of a fine range's share from a smooth density, relative to it
