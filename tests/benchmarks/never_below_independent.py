@@ -114,7 +114,7 @@ def independent_rows(table: Table, epsilon: float, n_rows: int, seed: int) -> pd
     features = MarginFeatures(
         ChosenMargins(
             edges=kernel.edges, atoms=kernel.atoms, missing=kernel.missing, shares=(math.fsum(alone), 0, 0),
-            squares=(alone, (), (), (), (), ()),
+            squares=(alone, (), ()),
         )
     )  # fmt: skip
     rng = np.random.default_rng(seed)
