@@ -280,12 +280,12 @@ class Combination(Printed):
         if len(sides) > 2:
             precisions = np.array([each.standard_error for each in sides]).clip(_TINY**0.5) ** -2.0
             weights = [float(each) for each in precisions / precisions.sum()]
-            return reduce(operator.add, map(operator.mul, weights, sides)), weights, 0.0
+            return _with_resolution(reduce(operator.add, map(operator.mul, weights, sides)), weights, sides), weights, 0.0
         (ours, theirs), common = sides, self._common
         variances, sampled = (ours.standard_error**2, theirs.standard_error**2), theirs.parts["sampling"] or 0.0
         bias = (self.bound or 0.0) * self.n_rows[1] ** 0.5 * sampled
         weight = _best_weight(*variances, common * sampled**2, bias)
-        found = (1 - weight) * ours + weight * theirs
+        found = _with_resolution((1 - weight) * ours + weight * theirs, (1 - weight, weight), sides)
         found = self._with_common(found, theirs, 2 * weight * (1 - weight) * common)
         return found, (1 - weight, weight), weight * bias / max(found.standard_error, _TINY)
 
@@ -323,6 +323,19 @@ class Combination(Printed):
             return found
         at_rows = theirs.terms[0][1][: len(self._shared.frame)]  # without a bias
         return found + times**0.5 * replace(theirs, value=0.0, terms=((self._shared, at_rows),))
+
+
+def _with_resolution(found: Estimate, weights: Sequence[float], sides: Sequence[Estimate]) -> Estimate:
+    """A weighted mean with the resolution of all sides as one error: releases of a population do not see the same."""
+    each = np.array([weight * (side.parts["resolution"] or 0.0) for weight, side in zip(weights, sides, strict=True)])
+    more = float(np.sqrt(max(each.sum() ** 2 - (each**2).sum(), 0.0)))
+    if not more:
+        return found
+    (model, influence), *others = found.terms
+    at_rows, bias = influence[: (n := len(model.frame))], np.hypot(influence[n:].sum(), more)
+    parts = found.parts | {"resolution": float(np.hypot(found.parts["resolution"] or 0.0, more))}
+    error = float(np.hypot(found.standard_error, more))
+    return replace(found, standard_error=error, parts=parts, terms=((model, np.append(at_rows, bias)), *others))
 
 
 def _each(answers: Sequence[Any], join: Callable[[Sequence[Estimate]], Estimate]) -> Any:

@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_566,
-    "kmeanalyst/inference": 13_777,
+    "kmeanalyst/inference": 13_790,
     "kmeanalyst/kernels": 3_223,
     "kmeanalyst/learning": 2_857,
     "kmeanalyst/plots": 771,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_149,
     "release_side/publishing": 3_114,
     "release_side/quality": 1_442,
-    "tests": 48_430,
+    "tests": 48_433,
 }
 
 

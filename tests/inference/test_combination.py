@@ -150,8 +150,11 @@ def test_rows_in_which_an_event_is_missing_have_an_error_of_it():
 
 def test_two_releases_and_files_in_other_codes_are_combined_and_the_rest_is_refused(tmp_path):
     other = ka.read_release(paths.TESTS / "golden" / "examples" / "survey.kme")
-    errors = np.array([r.mean("age").standard_error for r in (released(), other, ka.combine(released(), other))])
-    assert errors[2] == pytest.approx((errors[:2] ** -2.0).sum() ** -0.5)
+    *sides, both = (r.mean("age") for r in (released(), other, ka.combine(released(), other)))
+    precisions = np.array([[each.standard_error**-2.0] for each in sides])
+    weighted = precisions / precisions.sum() * np.array([list(each.parts.values()) for each in sides])
+    alike = weighted[:, 2].sum()  # what both do not see
+    assert both.standard_error == pytest.approx(np.sqrt((weighted[:, :2] ** 2).sum() + alike**2))
     SAMPLE.rename(columns={"age": "a"}).replace({"sex": {"Male": "1"}}).to_csv(tmp_path / "mine.csv", index=False)
     read = ka.combine(released(), tmp_path / "mine.csv", rename={"a": "age"}, recode={"sex": {"1": "Male"}})
     assert read.probability("sex == 'Male'").value == ka.combine(released(), SAMPLE).probability("sex == 'Male'").value
