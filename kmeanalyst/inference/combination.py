@@ -326,7 +326,7 @@ class Combination(Printed):
 
 
 def _with_resolution(found: Estimate, weights: Sequence[float], sides: Sequence[Estimate]) -> Estimate:
-    """A weighted mean with the resolution of all sides as one error: releases of a population do not see the same."""
+    """A weighted mean with the resolution of all sides as one error: what one release does not see, others do not."""
     each = np.array([weight * (side.parts["resolution"] or 0.0) for weight, side in zip(weights, sides, strict=True)])
     more = float(np.sqrt(max(each.sum() ** 2 - (each**2).sum(), 0.0)))
     if not more:

@@ -80,7 +80,8 @@ class FewRows:
 
 
 def _can_be_asked(population: Population, question: Any) -> bool:
-    return not isinstance(question, str) or unresolved.readable(population.release, question) is not None
+    readable = not isinstance(question, str) or unresolved.readable(population.release, question) is not None
+    return readable and population.release.measurement is not None  # else rows are a sample, with a sample's error
 
 
 def with_bias(population: Distribution, found: Statistic, bias: float) -> Statistic:
