@@ -15,10 +15,10 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/cli": 1_566,
     "kmeanalyst/inference": 13_791,
     "kmeanalyst/kernels": 3_223,
-    "kmeanalyst/learning": 2_857,
+    "kmeanalyst/learning": 2_860,
     "kmeanalyst/plots": 771,
     "kmeanalyst/release": 437,
-    "kmeanalyst/releases": 10_982,
+    "kmeanalyst/releases": 10_983,
     "kmeanalyst/report": 1_273,
     "kmeanalyst/representation": 4_782,
     "kmeanalyst/sources": 1_344,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_149,
     "release_side/publishing": 3_114,
     "release_side/quality": 1_442,
-    "tests": 48_433,
+    "tests": 48_439,
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from kmeanalyst.learning.training import model_contents
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.releases.texts import one_line
+from kmeanalyst.releases.texts import one_line, shown
 
 MOST_BYTES = 2**30  # bytes of a model file's members, unpacked, and again for each part that reads one
 MOST_SCHEMA_BYTES = 2**25  # bytes of the member that describes the objects of the file
@@ -267,10 +268,12 @@ def untrusted_types(path: str | Path) -> tuple[str, ...]:
     import skops.io
 
     model_contents.check_skops(skops.__version__)
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"no model file at {shown(path)}. Check the path.")
     try:
         _check_size(path)
         return tuple(sorted(set(skops.io.get_untrusted_types(file=path)) - set(model_contents.OURS)))
-    except (FileNotFoundError, _TooLarge):
+    except _TooLarge:
         raise
     except Exception as error:  # any error that an external file causes
         raise ValueError(f"{one_line(path)} is not a model file: {one_line(f'{error!s:.200}')}. Name a .skops file.") from None

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_MEMBERS, FileRefused, limits, refusal, refusing, too_large
+from kmeanalyst.releases.texts import shown
 
 HEADER, POINTS, NOISY_SUM = "release.json", "points.csv", "measurement/noisy_sum.npy"
 RELATIVE_NOISE = "measurement/relative_noise.npy"
@@ -276,7 +277,7 @@ def _create(temporary: Path, mode: int = 0o666) -> None:
     try:
         open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)).close()
     except FileNotFoundError:
-        folder = temporary.parent
+        folder = shown(temporary.parent)
         raise FileNotFoundError(f"there is no folder {folder}, so nothing was written. Create it first.") from None
 
 

@@ -24,7 +24,9 @@ import servers
 from command_line import call
 from source_cases import DOMAIN, MARKER, SMALL, N, as_csv, fail_with_a_cell, integers, people, refused_and_shown
 
+from kmeanalyst.learning.training.pipeline import read_model
 from kmeanalyst.releases.domain.domain import domain_toml
+from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.texts import shown
 from kmeanalyst.sources.stores import is_url
 from release_side import Ledger, PublishError, publish
@@ -223,6 +225,10 @@ def test_what_is_no_file_and_looks_like_an_address_is_not_repeated(tmp_path, mon
         ):  # fmt: skip
             result = call(*(address if word == "@" else word for word in command.split()))
             assert result.exit_code and "not repeated here" in result.output and "s3c" not in result.output, command
+        with pytest.raises(FileNotFoundError, match="not repeated here"):
+            read_model(address)
+        with pytest.raises(OSError, match=r"not repeated here|too long"), atomic_write(f"{address}/model.skops"):
+            pass
     for name in ("no/such.csv", "year=2020/t.csv", "C:\\t.csv", "a@b/t.csv", "part-[0-9]?.csv", "über uns.csv"):
         assert shown(name) == name
 
