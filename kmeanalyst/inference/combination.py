@@ -332,10 +332,9 @@ def _with_resolution(found: Estimate, weights: Sequence[float], sides: Sequence[
     if not more:
         return found
     (model, influence), *others = found.terms
-    at_rows, bias = influence[: (n := len(model.frame))], np.hypot(influence[n:].sum(), more)
     parts = found.parts | {"resolution": float(np.hypot(found.parts["resolution"] or 0.0, more))}
     error = float(np.hypot(found.standard_error, more))
-    return replace(found, standard_error=error, parts=parts, terms=((model, np.append(at_rows, bias)), *others))
+    return replace(found, standard_error=error, parts=parts, terms=((model, model.with_bias(influence, more)), *others))
 
 
 def _each(answers: Sequence[Any], join: Callable[[Sequence[Estimate]], Estimate]) -> Any:

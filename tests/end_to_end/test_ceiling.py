@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_566,
-    "kmeanalyst/inference": 13_791,
+    "kmeanalyst/inference": 13_793,
     "kmeanalyst/kernels": 3_223,
     "kmeanalyst/learning": 2_860,
     "kmeanalyst/plots": 771,

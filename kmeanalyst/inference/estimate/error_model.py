@@ -75,6 +75,11 @@ class ErrorModel(ABC):
         n = len(self.frame)
         return influence[:n], influence[n] if len(influence) > n else None
 
+    def with_bias(self, influence: Array, bias: float) -> Array:
+        """An influence (n,) with one more error, as its bias or beside the one that it has: (n + 1,)."""
+        at_rows, known = influence[: (n := len(self.frame))], influence[n:]
+        return np.append(at_rows, np.hypot(bias, known.sum()))
+
     @abstractmethod
     def _covariance(self, influence: Array) -> Parts: ...
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -122,8 +121,8 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
     def errors_at(points: Sequence[float]) -> Array:
         if new := sorted({*points} - known.keys()):
             several = population.influence(np.column_stack([_at_most(x, value) for value in new]))
-            beside = [max(few.error(partial(_step, at, sides)) for sides in (np.less, np.less_equal)) for at in new]
-            known.update(zip(new, np.hypot(total(population.model.parts(several)), beside).tolist(), strict=True))
+            errors = np.hypot(total(population.model.parts(several)), list(map(few.error_of_step, new)))
+            known.update(zip(new, errors.tolist(), strict=True))
         return np.array([known[value] for value in points])
 
     inverse = [replace(curve, q=float(q)) for q in orders]
@@ -231,10 +230,6 @@ class InverseCdf(IntervalRule):
     def known(self, x: Any) -> Any:
         """The distribution function at a value, or at several."""
         return np.append(0.0, self.cumulative)[np.searchsorted(self.values, x, side="right")]
-
-
-def _step(x: float, below: Callable[[Array, float], Array], values: Array) -> Array:
-    return below(values, x).astype(float)
 
 
 def _at_most(values: Array, x: float) -> Array:

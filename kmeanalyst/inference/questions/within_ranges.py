@@ -73,6 +73,10 @@ class FewRows:
         apart = (values - own @ values) ** 2
         return self.relative * float(np.sqrt(max(self.everywhere @ apart / self.everywhere.sum() - own @ apart, 0.0)))
 
+    def error_of_step(self, x: float) -> float:
+        """That of the distribution function at a value, or just below it: the larger one."""
+        return max(self.error(lambda values: 1.0 * (values < x)), self.error(lambda values: 1.0 * (values <= x)))
+
     @property
     def relative(self) -> float:
         """That error of a function whose variance, of all rows, is 1 and of the group 0."""
@@ -88,8 +92,7 @@ def with_bias(population: Distribution, found: Statistic, bias: float) -> Statis
     """A statistic with one more error, common to all populations: beside a bias that it may have."""
     if bias <= _ROUNDING or found.influence is None:
         return found
-    at_rows, known = found.influence[: (n := len(population.model.frame))], found.influence[n:]
-    return replace(found, influence=np.append(at_rows, np.hypot(bias, known.sum())))
+    return replace(found, influence=population.model.with_bias(found.influence, bias))
 
 
 def _of_single_values(population: Population, asked: Expression) -> float:
