@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
-from typing import TypeVar
+from functools import cache, wraps
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -14,6 +14,7 @@ from threadpoolctl import ThreadpoolController
 from kmeanalyst.kernels.base import Array, Kernel, as_rows, slices
 
 _MOST_WORKERS = 4
+_Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 
@@ -21,6 +22,17 @@ _Result = TypeVar("_Result")
 def blas() -> ThreadpoolController:
     """The libraries of matrix products, looked for once, which takes 20 ms: within `blas().limit(limits=1)` they use one thread."""
     return ThreadpoolController().select(user_api="blas")
+
+
+def on_one_thread(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """The function with matrix products on one thread: sums are then the same however many there may be."""
+
+    @wraps(function)
+    def alone(*given: _Given.args, **named: _Given.kwargs) -> _Result:
+        with blas().limit(limits=1):
+            return function(*given, **named)
+
+    return alone
 
 
 def in_threads(work: Callable[[int], _Result], count: int) -> Iterator[_Result]:

@@ -10,10 +10,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from itertools import combinations
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -78,6 +80,22 @@ def margins_apart(domain: Any, rows: pd.DataFrame, others: pd.DataFrame, group: 
     shares = (shares_of(tables, tables.counts(domain.encode(part))) for part in (rows, others))
     apart = total_variations(tables, *shares)
     return float(apart[tables.one_way].mean()), float(apart[tables.compared].mean())
+
+
+def triples_apart(domain: Any, rows: pd.DataFrame, others: pd.DataFrame, most: int = 300) -> float:
+    """Mean total variation between tables of three columns; of so many, drawn evenly, where there are more."""
+    from release_side.quality.score_tables import ScoreTables
+
+    tables = ScoreTables(domain)
+    sizes = [tables.sizes[j] for j in tables.columns]
+    both = [tables.cells(domain.encode(part)) for part in (rows, others)]
+    triples, apart = list(combinations(range(len(sizes)), 3)), []
+    for i in np.random.default_rng(0).permutation(len(triples))[:most]:
+        those = [sizes[j] for j in triples[i]]
+        numbers = [np.ravel_multi_index(cells[:, triples[i]].T, those) for cells in both]
+        first, second = (np.bincount(each, minlength=int(np.prod(those))) / len(each) for each in numbers)
+        apart.append(np.abs(first - second).sum() / 2)
+    return float(np.mean(apart))
 
 
 def publish_alone(rows: Any, domain: Any, **options: Any) -> tuple[Any, float, float, float]:

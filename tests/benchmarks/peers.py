@@ -24,7 +24,7 @@ A line for each method, means over draws:
     ROC, PR       Adult: ROC-AUC and average precision on the test rows, over the nine classifiers of synthesis.py, and for each
     k-marginal    the excerpt: 1000 · (1 − total variation) of tables of two columns crossed with PUMA; higher is better
     accuracy      XOR: on 10,000 fresh rows, of a decision tree
-    1-way, 2-way  total-variation distance to the private rows' tables of one and of two columns
+    1-way, 2-way  total-variation distance to the private rows' tables of one and of two columns; 3-way of three (300 of them)
     s, MB         of the release alone, in a process of its own: its seconds, and its peak memory (imports included)
 """
 
@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import synthesis
-from harness import DATA, command_line, margins_apart, publish_alone, read_text, require, show
+from harness import DATA, command_line, margins_apart, publish_alone, read_text, require, show, triples_apart
 from sklearn.tree import DecisionTreeClassifier
 
 from kmeanalyst.kernels.margins import Margins
@@ -74,6 +74,10 @@ TABLES: dict[str, Callable[[], synthesis.Table]] = {"adult": synthesis.adult, "a
 
 
 def scores(name: str, table: synthesis.Table, frame: pd.DataFrame) -> dict[str, float]:
+    return scores_of_two(name, table, frame) | {"3-way": triples_apart(table.domain, frame, table.train)}
+
+
+def scores_of_two(name: str, table: synthesis.Table, frame: pd.DataFrame) -> dict[str, float]:
     if name == "adult":
         return synthesis.scores(table, frame)
     found = dict(zip(("tv_1way", "tv_2way"), margins_apart(table.domain, frame, table.train), strict=True))
@@ -110,7 +114,7 @@ def release(method: str, table: synthesis.Table, epsilon: float, delta: float, a
 
 
 def line(method: str, found: Mapping[str, float]) -> dict[str, Any]:
-    own = {key: found[key] for key in ("k-marginal", "accuracy") if key in found}
+    own = {key: found[key] for key in ("k-marginal", "accuracy", "3-way") if key in found}
     figures = {key: value for key, value in synthesis.line(method, found).items() if value is not None}
     return {"method": figures.pop("setting")} | own | figures
 

@@ -19,6 +19,7 @@ from kmeanalyst.inference.posterior.compatible import LEADING_DIRECTIONS, Compat
 from kmeanalyst.inference.posterior.equations import PATIENCE, Equations
 from kmeanalyst.inference.posterior.interactions import Interactions, with_diagonal
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import on_one_thread
 
 _STILL_TO_GO = 2.0  # an error of the answers, in units of what a second step would add to them
 _GAIN = 0.001  # the solver stops when 2 steps narrow no interval by more than this share
@@ -112,6 +113,7 @@ class Posterior:
         means = influence if self.clouds is None else self.clouds @ influence
         return means - self._p @ means
 
+    @on_one_thread
     def covariance(self, influence: Array) -> dict[str, Array]:
         """Joint covariances (k, k) by source of means of values (n, k) at the rows."""
         centred, at_rows = self._centred(influence), influence - self.probabilities @ influence
@@ -127,6 +129,7 @@ class Posterior:
             resolution += with_diagonal(along.T @ along, np.maximum(least, 0.0))
         return {"privacy": privacy, "sampling": sampling, "resolution": resolution}
 
+    @on_one_thread
     def deviations(self, k: int, rng: np.random.Generator) -> Array:
         """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule).
 
@@ -140,6 +143,7 @@ class Posterior:
             followed = self.columns.calibrated(followed, self.columns.shares(means, 0.0))
         return self._of_rows(f - followed + np.outer(_STILL_TO_GO * self.second, rng.standard_normal(k)))
 
+    @on_one_thread
     def _solved(self, centred: Array) -> Array:
         """a (F, k) of centred means (m, k): of the sums of columns, and of what these leave."""
         alone, of_columns = (0.0, 0.0) if self.columns is None else self.columns.part(centred)
@@ -161,6 +165,7 @@ class Posterior:
         return self._solved(self._centred(values[:, None]))[:, 0]
 
     @cached_property
+    @on_one_thread
     def compatible(self) -> CompatiblePopulations:
         return self._compatible_along(self.equations.covariance.leading(LEADING_DIRECTIONS).vectors)
 
@@ -170,6 +175,7 @@ class Posterior:
         errors = np.sqrt(self.noise_scale**2 + variances / self.n_rows)
         return CompatiblePopulations(seen - vectors.T @ self.target, errors)
 
+    @on_one_thread
     def least(self, values: Array, level: float) -> float:
         """The least mean of values (n,) at the rows, over populations on these that are compatible at the level."""
         a = self._solved(self._centred(values[:, None]))

@@ -12,6 +12,7 @@ from kmeanalyst.inference.posterior.equations import Equations, FeatureCovarianc
 from kmeanalyst.inference.posterior.interactions import Interactions
 from kmeanalyst.inference.posterior.posterior import Posterior, validation
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import on_one_thread
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
@@ -62,6 +63,7 @@ def spread_from_independence(
     return _CAUTION * (wanted + 1 / np.sqrt(max(information, 1e-300))), determined
 
 
+@on_one_thread
 def around_points(measurement: Measurement, domain: Domain, rows: Array, weights: Array) -> Posterior | None:
     """The posterior around rows (n, d) of probability weights (n,); deterministic, some seconds.
 

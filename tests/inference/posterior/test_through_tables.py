@@ -17,6 +17,7 @@ from kmeanalyst.inference.posterior.equations import Equations, FeatureCovarianc
 from kmeanalyst.inference.posterior.posterior import Posterior
 from kmeanalyst.inference.posterior.through_tables import around_points, posterior_around, spread_from_independence
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import blas
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.learning.rows.training_rows import target_of, training_rows
 from kmeanalyst.releases.domain.domain import Domain
@@ -401,10 +402,28 @@ def test_leading_directions_are_found_one_after_the_other_where_there_are_many_f
     covariance = fit.equations.covariance
     found = covariance.leading(5)
     every = np.linalg.eigvalsh(covariance.within(np.arange(len(covariance.mean))))[::-1]
-    assert len(covariance.mean) > 10  # else all are found at once
+    assert len(covariance.mean) > 160  # else all are found at once
     np.testing.assert_allclose(found.variances, every[:5], rtol=0.02)
     np.testing.assert_allclose(np.diag(found.vectors.T @ (covariance @ found.vectors)), found.variances, rtol=1e-6)
     assert len(covariance.leading(len(every)).variances) < len(every)
+
+
+def test_all_that_leads_to_an_answer_is_summed_up_on_one_thread(measurement: Measurement, monkeypatch):
+    """Sums in another order would stop the solver at another step."""
+    threads = []
+
+    def recorded(self: Equations, *given, solved=Equations.solved, of=blas().info, **named) -> Array:
+        threads.append(max(each["num_threads"] for each in of()))
+        return solved(self, *given, **named)
+
+    monkeypatch.setattr(Equations, "solved", recorded)
+    rows = table(4000, np.random.default_rng(1))
+    with blas().limit(limits=2):
+        found = around_points(measurement, DOMAIN, rows, np.full(len(rows), 1 / len(rows)))
+        before = len(threads)
+        found.covariance(questions(rows)), found.least(rows[:, 0], 0.95), found.deviations(1, np.random.default_rng(0))
+        assert len(threads) > before + 2 and {*threads} == {1}
+        assert max(each["num_threads"] for each in blas().info()) == 2
 
 
 def test_compatible_populations_agree_with_the_best_answer_of_the_question_itself(fit: Posterior):
