@@ -165,11 +165,13 @@ class _Blocks:
 
     @classmethod
     def beyond(cls, inverses: Sequence[tuple[Any, Any]], root: Array, spread: float) -> _Blocks:
-        """Those of a matrix that has these inverses within blocks, and κ root rootᵀ in addition."""
-        explained = np.zeros_like(root)
+        """Those of a matrix that has these inverses within blocks, and κ root rootᵀ in addition; the root's memory is taken."""
+        inner = np.eye(root.shape[1]) / spread
         for block, inverse in inverses:
-            explained[block] = inverse @ root[block]
-        return cls(inverses, explained, cho_factor(np.eye(root.shape[1]) / spread + root.T @ explained))
+            explained = inverse @ (own := root[block])
+            inner += own.T @ explained
+            root[block] = explained
+        return cls(inverses, root, cho_factor(inner))
 
     def __matmul__(self, B: Array) -> Array:
         solved = -(self.explained @ cho_solve(self.inner, self.explained.T @ B))

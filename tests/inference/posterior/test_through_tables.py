@@ -412,8 +412,8 @@ def test_all_that_leads_to_an_answer_is_summed_up_on_one_thread(measurement: Mea
     """Sums in another order would stop the solver at another step."""
     threads = []
 
-    def recorded(self: Equations, *given, solved=Equations.solved, of=blas().info, **named) -> Array:
-        threads.append(max(each["num_threads"] for each in of()))
+    def recorded(self: Equations, *given, solved=Equations.solved, **named) -> Array:
+        threads.append(max(each["num_threads"] for each in blas().info()))
         return solved(self, *given, **named)
 
     monkeypatch.setattr(Equations, "solved", recorded)

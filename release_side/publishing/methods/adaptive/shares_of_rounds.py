@@ -60,6 +60,7 @@ _SEEN_WELL = 0.01  # noise, as above, up to which scores of many columns' pairs 
 _POWER, _POWER_SMALL = 2 / 3, 1 / 2
 # of what tables have: for those that a workload names; for a target's, where others are few; and where noise is large
 _ASKED, _OF_TARGETS, _OF_TARGETS_LARGE = 0.3, 0.5, 0.7
+_CLEAR = 0.3  # of what two tables can differ: the most noise of a target's table where noise is large
 MOST_CELLS = 10**6  # of the tables that are measured
 MOST_REPEATED = MOST_CELLS // 8  # of the tables that a later round measures again
 _TINY = 1e-15
@@ -207,20 +208,21 @@ def asked_squares(
 ) -> dict[tuple[int, ...], float]:
     """Squared heights for each column and pair of columns that a workload names, none without one.
 
-    Their sum is `_ASKED`, or more for a target. Where noise is large a target's tables with more noise than two tables can differ
-    are left out.
+    Their sum is `_ASKED`, or more for a target. Where noise is large a target's tables that would hardly be seen in it are left
+    out, and all others have what they leave.
     """
     if workload is None:
         return {}
     questions = workload.by_columns.items()
     cells = {columns: math.prod(kernel.sizes[j] for j in columns) for columns, _ in questions if len(columns) < 3}
     worth = {columns: (n * math.sqrt(cells[columns])) ** _POWER for columns, n in questions if columns in cells}
+    least: dict[tuple[int, ...], float] = {}
     part = _OF_TARGETS if are_few_left(kernel, worth) else _ASKED
     if targets(kernel, worth) and noise_of_all_pairs(kernel, size, noise) > _LARGE_NOISE:
         part, unit = _OF_TARGETS_LARGE, NOISE_IN_DISTANCE * math.sqrt(2) * noise.deviation(1.0) / size.count
-        least = {columns: (unit * cells[columns] / MOST_DISTANCE) ** 2 for columns in worth}
-        worth = {columns: own for columns, own in worth.items() if part * own >= least[columns] * sum(worth.values())}
-    return {columns: part * own / sum(worth.values()) for columns, own in worth.items()}
+        least = {columns: (unit * cells[columns] / (_CLEAR * MOST_DISTANCE)) ** 2 for columns in worth}
+    squares = {columns: part * own / sum(worth.values()) for columns, own in worth.items()}
+    return {columns: square for columns, square in squares.items() if square >= least.get(columns, 0.0)}
 
 
 def targets(kernel: MarginsKernel, asked: Mapping[tuple[int, ...], float]) -> list[int]:
