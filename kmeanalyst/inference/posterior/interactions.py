@@ -190,8 +190,8 @@ class Interactions:
         explained, of_few, strongest = np.zeros_like(total), np.zeros_like(total), dict[int, tuple[Any, ...]]()
         for i, own, reach, trend, means, roots, cells in self._of_pairs(rest, total, alone, ranges):
             most = (reach / _BOUND) ** 2  # no interval is longer than the most that answers may move for it
-            along, usual = _along(means, self.spreads[i] * own), self.spreads[i] * own + trend**2
-            of_pairs += with_diagonal(along + np.outer(trend, trend), np.minimum(usual, most))
+            along, usual = _along(means, self.spreads[i] * own), self.spreads[i] * own + (trend**2).sum(axis=0)
+            of_pairs += with_diagonal(along + trend.T @ trend, np.minimum(usual, most))
             owned += own
             for k in np.flatnonzero(own > explained).tolist():  # a question's pair is the one that explains most of it
                 explained[k], strongest[k] = own[k], (i, means[:, k], roots, cells, usual[k], most[k])
@@ -205,16 +205,48 @@ class Interactions:
         return with_diagonal(joint, OF_COLUMNS * singles + further) + of_pairs + within
 
     def _trend(self, i: int, cells: Array, sums: Array) -> Array:
-        """(k,) how far answers move for a trend that the score of a pair leaves possible, of E[r; cell] (c, k) in these cells."""
+        """(t, k) how far answers move for trends that the score of a pair leaves possible, of E[r; cell] (c, k) in these cells.
+
+        A trend is p (1 + ρ f g), f and g functions of one column each, of a distance ρ E|f| E|g| from independent columns. With a
+        score all of the distance may be in one: of ranks, or in part of whether a row is in a cell. So rare levels have more.
+        """
         if not self._trends[i]:
-            return np.zeros(sums.shape[1])
+            return np.zeros((1, sums.shape[1]))
         first, second = (self._ranks[j] for j in self.pairs[i])
-        rows, columns = divmod(cells, len(second))
-        return self._trends[i] * (first[rows] * second[columns]) @ sums
+        if not self.usual[i]:
+            rows, columns = divmod(cells, len(second))
+            return self._trends[i] * (first[rows] * second[columns])[None] @ sums
+        (f, least_f, most_f, part_f), (g, least_g, most_g, part_g) = (self._functions[j] for j in self.pairs[i])
+        table = np.zeros((len(first) * len(second), sums.shape[1]))
+        table[cells] = sums
+        largest = np.minimum.outer(most_f, most_g) / np.maximum.outer(most_f, most_g)  # of functions with few rows apart
+        rho = np.minimum(math.sqrt(self.squared[i]) / np.outer(least_f, least_g), largest) * np.sqrt(np.outer(part_f, part_g))
+        moved = np.einsum("fa,abk,gb->fgk", f, table.reshape(len(first), len(second), -1), g, optimize=True)
+        return (rho[:, :, None] * moved).reshape(-1, sums.shape[1])
+
+    @cached_property
+    def _functions(self) -> list[tuple[Array, Array, Array, Array]]:
+        """Of each column functions of its cells (f, size) of mean 0 and variance 1: ranks, and of three cells or more each of them.
+
+        And E|f|, √(share apart · rest) (1/√3 of ranks), and which part of a distance is in one, squared.
+        """
+        found = []
+        for own, size, ranks in zip(self.cells, self.sizes, self._ranks, strict=True):
+            mass = np.bincount(own, self.weights, minlength=size)
+            used = np.flatnonzero((mass > 0) & (mass < 1))
+            used = used[: len(used) * (len(used) > 2)]
+            roots = np.sqrt(mass[used] * (1 - mass[used]))
+            functions = np.vstack([ranks, (np.eye(size)[used] - mass[used][:, None]) / roots[:, None]])
+            parts = np.append(1.0, np.full(len(used), 1 / max(len(used) - 1, 1)))
+            found.append((functions, np.abs(functions) @ mass, np.append(1 / math.sqrt(3), roots), parts))
+        return found
 
     @cached_property
     def _trends(self) -> Array:
-        return np.sqrt(np.minimum(np.nan_to_num(self.squared), 1.0))
+        """Correlations of ranks: of a pair with a score what its distance says."""
+        even = [float(self.weights @ np.abs(ranks[own])) for ranks, own in zip(self._ranks, self.cells, strict=True)]
+        of_distance = np.array([max(math.prod(even[j] for j in pair), _NO_ROWS) if len(pair) == 2 else 1.0 for pair in self.pairs])
+        return np.sqrt(np.minimum(np.nan_to_num(self.squared) / np.where(self.usual > 0, of_distance, 1.0) ** 2, 1.0))
 
     @cached_property
     def _ranks(self) -> list[Array]:
