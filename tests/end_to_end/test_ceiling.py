@@ -13,8 +13,8 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_566,
-    "kmeanalyst/inference": 13_793,
-    "kmeanalyst/kernels": 3_223,
+    "kmeanalyst/inference": 13_849,
+    "kmeanalyst/kernels": 3_235,
     "kmeanalyst/learning": 2_860,
     "kmeanalyst/plots": 771,
     "kmeanalyst/release": 437,
@@ -29,7 +29,7 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_847,
     "release_side/executors": 363,
     "release_side/private_rows": 1_149,
-    "release_side/publishing": 3_114,
+    "release_side/publishing": 3_116,
     "release_side/quality": 1_442,
     "tests": 48_437,
 }

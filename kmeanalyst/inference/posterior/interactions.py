@@ -36,6 +36,7 @@ _OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
 _PARTS = 4  # of a cell of the finest table, by its values
 # correlation within a range: with a step to what is so beside it, deviations; with anything, of a range that has all rows
 _BENT, _ANY_BEND = 0.6, 0.3
+_OF_EVEN = 0.75  # E|f| E|g| of even ranks: of these a correlation is about the distance
 _NO_ROWS, _SEVERAL = 1e-12, 1e-3  # a share; deviation of ranks within a range of several values
 _SCALES = np.geomspace(1e-4, 1.0, 200)  # of distances, relative to r
 _BOUND = 1.96  # standard errors of a bound
@@ -205,48 +206,50 @@ class Interactions:
         return with_diagonal(joint, OF_COLUMNS * singles + further) + of_pairs + within
 
     def _trend(self, i: int, cells: Array, sums: Array) -> Array:
-        """(t, k) how far answers move for trends that the score of a pair leaves possible, of E[r; cell] (c, k) in these cells.
-
-        A trend is p (1 + ρ f g), f and g functions of one column each, of a distance ρ E|f| E|g| from independent columns. With a
-        score all of the distance may be in one: of ranks, or in part of whether a row is in a cell. So rare levels have more.
-        """
-        if not self._trends[i]:
+        """(t, k) how far answers move for trends that are left possible in a pair, of E[r; cell] (c, k) in these cells."""
+        rho = self._trends[i]
+        if not rho.any():
             return np.zeros((1, sums.shape[1]))
-        first, second = (self._ranks[j] for j in self.pairs[i])
-        if not self.usual[i]:
-            rows, columns = divmod(cells, len(second))
-            return self._trends[i] * (first[rows] * second[columns])[None] @ sums
-        (f, least_f, most_f, part_f), (g, least_g, most_g, part_g) = (self._functions[j] for j in self.pairs[i])
-        table = np.zeros((len(first) * len(second), sums.shape[1]))
+        f, g = (self._functions[j][0][:count] for j, count in zip(self.pairs[i], rho.shape, strict=True))
+        table = np.zeros((f.shape[1] * g.shape[1], sums.shape[1]))
         table[cells] = sums
-        largest = np.minimum.outer(most_f, most_g) / np.maximum.outer(most_f, most_g)  # of functions with few rows apart
-        rho = np.minimum(math.sqrt(self.squared[i]) / np.outer(least_f, least_g), largest) * np.sqrt(np.outer(part_f, part_g))
-        moved = np.einsum("fa,abk,gb->fgk", f, table.reshape(len(first), len(second), -1), g, optimize=True)
+        moved = np.einsum("fa,abk,gb->fgk", f, table.reshape(f.shape[1], g.shape[1], -1), g, optimize=True)
         return (rho[:, :, None] * moved).reshape(-1, sums.shape[1])
 
     @cached_property
-    def _functions(self) -> list[tuple[Array, Array, Array, Array]]:
-        """Of each column functions of its cells (f, size) of mean 0 and variance 1: ranks, and of three cells or more each of them.
+    def _trends(self) -> list[Array]:
+        """For each pair correlations ρ (f, g) of functions of its columns, the first those of ranks: p (1 + ρ f g) is a trend.
 
-        And E|f|, √(share apart · rest) (1/√3 of ranks), and which part of a distance is in one, squared.
+        Its distance from independent columns is ρ E|f| E|g|. All that a score leaves likely may be in one trend of ranks, or
+        parts of it in trends of levels, as far as shares let them be correlated: so rare levels have more than the average cell.
         """
         found = []
-        for own, size, ranks in zip(self.cells, self.sizes, self._ranks, strict=True):
-            mass = np.bincount(own, self.weights, minlength=size)
-            used = np.flatnonzero((mass > 0) & (mass < 1))
-            used = used[: len(used) * (len(used) > 2)]
-            roots = np.sqrt(mass[used] * (1 - mass[used]))
-            functions = np.vstack([ranks, (np.eye(size)[used] - mass[used][:, None]) / roots[:, None]])
-            parts = np.append(1.0, np.full(len(used), 1 / max(len(used) - 1, 1)))
-            found.append((functions, np.abs(functions) @ mass, np.append(1 / math.sqrt(3), roots), parts))
+        for pair, squared, usual in zip(self.pairs, np.nan_to_num(self.squared).tolist(), self.usual, strict=True):
+            rho = np.full((1, 1), math.sqrt(min(squared, 1.0)))
+            if usual > 0:
+                (_, mean_f, apart_f, part_f), (_, mean_g, apart_g, part_g) = (self._functions[j] for j in pair)
+                largest = np.minimum.outer(apart_f, apart_g) / np.maximum.outer(apart_f, apart_g)
+                rho = np.minimum(_OF_EVEN * math.sqrt(squared) / np.outer(mean_f, mean_g), largest) * np.outer(part_f, part_g)
+            found.append(rho)
         return found
 
     @cached_property
-    def _trends(self) -> Array:
-        """Correlations of ranks: of a pair with a score what its distance says."""
-        even = [float(self.weights @ np.abs(ranks[own])) for ranks, own in zip(self._ranks, self.cells, strict=True)]
-        of_distance = np.array([max(math.prod(even[j] for j in pair), _NO_ROWS) if len(pair) == 2 else 1.0 for pair in self.pairs])
-        return np.sqrt(np.minimum(np.nan_to_num(self.squared) / np.where(self.usual > 0, of_distance, 1.0) ** 2, 1.0))
+    def _functions(self) -> list[tuple[Array, Array, Array, Array]]:
+        """Of each column functions of its cells (f, size) of mean 0 and variance 1: of ranks, and of levels which one a row has.
+
+        And E|f|, √(share · rest), which is 1/√3 of ranks, and the root of the part of a distance that may be in it.
+        """
+        found = []
+        for j, (own, size, ranks) in enumerate(zip(self.cells, self.sizes, self._ranks, strict=True)):
+            mass = np.bincount(own, self.weights, minlength=size)
+            levels = np.flatnonzero(mass)
+            levels = levels[: 0 if len(levels) < 3 or j in self._leanings else None]  # of two, ranks say which it is
+            apart = np.sqrt(mass[levels] * (1 - mass[levels]))
+            functions = np.vstack([ranks, (np.eye(size)[levels] - mass[levels][:, None]) / apart[:, None]])
+            means = np.maximum(np.abs(functions) @ mass, _NO_ROWS)
+            parts = np.append(1.0, np.full(len(levels), 1 / math.sqrt(max(len(levels) - 1, 1))))
+            found.append((functions, means, np.append(1 / math.sqrt(3), apart), parts))
+        return found
 
     @cached_property
     def _ranks(self) -> list[Array]:
@@ -270,9 +273,9 @@ class Interactions:
             places, shares = self._places(columns)
             scale = np.sqrt(spread / np.where(shares > 0, shares, np.inf))
             drawn += (scale[:, None] * rng.standard_normal((len(shares), k)))[places]
-        for i in np.flatnonzero(self._trends):
-            first, second = (self._ranks[j][self.cells[j]] for j in self.pairs[i])
-            drawn += np.outer(self._trends[i] * first * second, rng.standard_normal(k))
+        for (first, second), rho in ((pair, rho[0, 0]) for pair, rho in zip(self.pairs, self._trends, strict=True) if rho[0, 0]):
+            ranks = self._ranks[first][self.cells[first]] * self._ranks[second][self.cells[second]]
+            drawn += np.outer(rho * ranks, rng.standard_normal(k))
         for parts, parents in self.within:
             own = np.bincount(parts, self.weights, minlength=len(parents))
             scale = np.sqrt(_OF_HEAPS * np.bincount(parents, own)[parents] / np.where(own > 0, own, np.inf))

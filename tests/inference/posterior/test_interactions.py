@@ -109,6 +109,39 @@ def test_a_pair_with_a_score_may_have_a_trend_that_many_cells_do_not_make_smalle
     assert (h.T @ drawn)[0].var() == pytest.approx(along + interactions._OF_TRIPLES, rel=0.25)
 
 
+def test_a_rare_level_may_have_all_of_the_distance_that_a_score_leaves_likely():
+    """Of a distance u a level of share p has a correlation with a number's ranks of u / (2 √(p(1 − p)) · E|ranks|)."""
+    cells = np.zeros((2, 10_000), dtype=np.int32)
+    cells[1] = np.arange(10_000) % 10
+    ranks = (cells[1] - 4.5) / math.sqrt(8.25)
+    for share, u in ((0.5, 0.05), (0.05, 0.01)):
+        cells[0] = np.arange(10_000) >= 10_000 * (1 - share)
+        pair = over(cells, (2, 10), spreads=np.full(1, 1e-9), squared=np.full(1, u**2), usual=np.full(1, u))
+        pair = replace(pair, values=cells + np.array([[0.0], [1e-5]]) * np.arange(10_000))  # ranges, of many values each
+        root = math.sqrt(share * (1 - share))
+        h = ((cells[0] - share) / root * ranks)[:, None]
+        rho = 0.75 * u / (2 * root * np.abs(ranks).mean())
+        # without a score it is a correlation that is told, whatever the level
+        for each, expected in ((pair, rho), (replace(pair, usual=np.zeros(1)), u)):
+            other = variances(replace(each, squared=np.zeros(1)), h, np.full(1, 1e3))
+            assert variances(each, h, np.full(1, 1e3)) - other == pytest.approx([expected**2], rel=0.02)
+
+
+def test_levels_have_a_part_of_the_distance_each_and_no_more_than_their_shares_allow():
+    """Three levels, in whatever order: each may have half of it (its square), a rare one what it can be correlated by."""
+    cells = np.zeros((2, 9000), dtype=np.int32)
+    cells[0], cells[1] = np.repeat([0, 1, 2], 3000), np.arange(9000) % 3
+    pair = over(cells, (3, 3), values=cells, spreads=np.full(1, 1e-9), squared=np.full(1, 0.01), usual=np.full(1, 0.1))
+    middle = (cells == 1) - 1 / 3
+    h = (middle[0] * middle[1])[:, None] / (2 / 9)
+    assert variances(pair, h, np.full(1, 1e3))[0] > (0.75 * 0.1 / (8 / 9)) ** 2 / 4  # of ranks, the middle is uncorrelated
+    cells[0] = np.arange(9000) >= 8910
+    cells[0, 8901:8910] = 2
+    rare = over(cells, (3, 3), values=cells, spreads=np.full(1, 1e-9), squared=np.full(1, 0.25), usual=np.full(1, 0.5))
+    rho, apart = rare._trends[0], math.sqrt(0.001 * 0.999)
+    assert rho[3, 1:] == pytest.approx(np.full(3, apart / math.sqrt(2 / 9) / 2), rel=0.01) and (rho <= 1).all()
+
+
 def test_rare_levels_may_be_tied_to_each_other_which_hardly_makes_a_distance():
     """Of levels of 2 % each both hold at most together in 2 %; levels that half of the distance is less than depart as κ says."""
     cells = np.zeros((2, 10_000), dtype=np.int32)
