@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from kmeanalyst.releases.domain.domain import KINDS, column_from_dict, toml_tabl
 from kmeanalyst.releases.domain.draft import Draft, draft_number
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
-from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.rules.rule import DERIVE, Rule
 from kmeanalyst.sources.files import is_csv
 from release_side.choices.output_file import is_same_file
@@ -33,7 +34,8 @@ NOT_DECLARED = (
     "a domain is drafted from a public sample only: its levels, and bounds near the sample's extremes, are published with "
     "every release, without noise. If everybody may see every row of this sample, say "
 )
-_FEWEST_BOTH, _MOST_COMPARED, _NEAR = 50, 5000, 0.25  # rows; spread of a difference relative to that of the columns
+_FEWEST_BOTH, _FIRST_COMPARED, _MOST_COMPARED, _FEWEST_DIFFERENT = 50, 300, 5000, 10  # rows, and values of a column
+_NEAR, _OFTEN_SAME = 0.25, 0.5  # spread of a difference relative to that of the columns; share of rows in which they are equal
 _DECIMALS, _SAME = 9, 1e-6  # of a difference, and within which another column holds it
 _MARGIN = 0.1  # of the farther bound, by which a difference may have the other sign
 
@@ -68,7 +70,7 @@ def draft_domain(
     if unknown := [name for name in missing_codes or {} if name not in frame.columns]:
         raise DomainError(f"the sample has no column {unknown[0]!r} with codes for missing cells. Name one that is in its header.")
     draft = drafted_from(frame, strings=strings, collapse_rare=collapse_rare, missing_codes=missing_codes)
-    draft = with_differences(draft, frame)
+    draft = with_sums(with_differences(draft, frame), frame)
     files = public_files(sample) if isinstance(sample, str | Path) else []
     lines = sum(CsvFile(file).count() for file in files if is_csv(file.name))
     if lines > len(frame):
@@ -214,6 +216,59 @@ def with_differences(draft: Draft, sample: pd.DataFrame) -> Draft:
     return Draft(replace(draft.domain, columns=tuple(columns.values()), rules=tuple(rules)), notes)
 
 
+def with_sums(draft: Draft, sample: pd.DataFrame) -> Draft:
+    """The draft with a rule for each number that is the sum of two others in every row, or near it: then with both as columns.
+
+    Tables of two columns do not show how three go together: a total may be far from its parts.
+    """
+    sample = sample.set_axis([str(name) for name in sample.columns], axis=1)
+    columns = {column.name: column for column in draft.domain.columns}
+    free = [own for own in draft.domain.columns if isinstance(own, Integer | Real) and own.name in draft.domain.names_read]
+    values = _values(sample.iloc[:_MOST_COMPARED], free)
+    rules, notes = list(draft.domain.rules), dict(draft.notes)
+    used = {name for rule in rules for name in (*rule.columns, *parse(rule.text).columns)}
+    for total in values:
+        near = {pair: _apart(values, total, pair) for pair in combinations([name for name in values if name != total], 2)}
+        pair = min(near, key=lambda pair: near[pair], default=(total, total))
+        if near.get(pair, math.inf) >= _NEAR or used & {total, *pair}:
+            continue
+        used |= {total, *pair}
+        whole, one, two = _values(sample, [columns[name] for name in (total, *pair)]).values()
+        text, sums = " + ".join(map(words.column, pair)), (one + two).round(_DECIMALS)
+        gap = float(np.nanmedian(whole - sums))
+        if _equal_to(sums + gap, {"": whole}):
+            text += f" {'-' if gap < 0 else '+'} {abs(gap):.9g}" if abs(gap) > _SAME else ""
+            why = f"it is {text} in every row of the sample, and is computed so. Remove the rule if other rows may differ"
+            notes[total] = [f"CHECK sum: {why}", *notes.get(total, ())]
+            rules.append(Rule(DERIVE, text, (total,)))
+            continue
+        ((new, _),) = named_expressions([text]).items()
+        apart = f"{words.column(new)} - {words.column(total)}"
+        ((difference, _),) = named_expressions([apart]).items()
+        if {new, difference} & {*columns}:
+            continue
+        why = f"{total} is nearly {text}, which tables of two columns do not show. Remove {new} and {difference} with their rules"
+        for name, own, numbers in ((new, text, sums), (difference, apart, (sums - whole).round(_DECIMALS))):
+            notes[name], missing = [f"CHECK sum: {why} if no question will compare them"], not np.isfinite(numbers).all()
+            column = draft_number(name, numbers[np.isfinite(numbers)], bool(missing), notes[name])
+            columns[name] = _with_both_signs(column) if name == difference else column
+            rules.append(Rule(DERIVE, own, (name,)))
+    return Draft(replace(draft.domain, columns=tuple(columns.values()), rules=tuple(rules)), notes)
+
+
+def _apart(values: Mapping[str, Array], total: str, pair: Sequence[str]) -> float:
+    """How far a column is from the sum of two, in spreads of the narrowest of the three."""
+    three = np.array([values[name] for name in (total, *pair)])
+    three = three[:, np.isfinite(three).all(axis=0)]
+    for some in (three[:, :_FIRST_COMPARED], three):  # most are seen to be far apart by few rows
+        if some.shape[1] < _FEWEST_BOTH:
+            return math.inf
+        spreads = np.ptp(np.quantile([*some, some[0] - some[1] - some[2]], [0.05, 0.95], axis=1), axis=0)
+        if spreads[3] >= _NEAR * spreads[:3].min():
+            return math.inf
+    return float(spreads[3] / spreads[:3].min())
+
+
 def _equal_to(apart: Array, values: Mapping[str, Array]) -> list[str]:
     return [name for name, own in values.items() if np.allclose(own, apart, rtol=0, atol=_SAME, equal_nan=True)]
 
@@ -246,7 +301,10 @@ def _nearest(two: str, values: Mapping[str, Array], columns: Mapping[str, Column
         both = np.isfinite(x) & np.isfinite(y)
         if isinstance(columns[one], Date) is isinstance(columns[two], Date) and both.sum() >= _FEWEST_BOTH:
             apart, *own = (float(np.ptp(np.quantile(each[both], [0.05, 0.95]))) for each in (y - x, x, y))
-            near |= {one: apart / min(own)} if apart < _NEAR * min(own) else {}
+            different, counts = np.unique(x[both], return_counts=True)
+            rarer = both & (x != different[counts.argmax()])  # two columns that are mostly 0 are not near each other
+            same = len(different) >= _FEWEST_DIFFERENT and rarer.any() and float((x == y)[rarer].mean()) > _OFTEN_SAME
+            near |= {one: apart / max(min(own), _SAME)} if apart < _NEAR * min(own) or same else {}
     return min(near, key=lambda name: near[name], default=None)
 
 

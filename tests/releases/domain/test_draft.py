@@ -378,6 +378,50 @@ def test_no_column_has_two_rules_of_differences_and_other_rows_decide_whether_on
     assert draft_domain(gap, this_sample_is_public=True).domain["1_minus_0"].missing
 
 
+def test_columns_that_are_mostly_equal_have_a_derived_column_of_their_difference():
+    """However far apart the others are; but not two that are mostly 0, or have few values."""
+    rng = np.random.default_rng(4)
+    ordered, few = rng.poisson(12, 2000), rng.integers(0, 3, 2000)
+    late = np.where(rng.random(2000) < 0.8, ordered, rng.poisson(12, 2000))
+    loss, gain = (np.where(rng.random(2000) < 0.9, 0, rng.integers(1, 1000, 2000)) for _ in range(2))
+    frame = pd.DataFrame({"ordered": ordered, "late": late, "few": few, "again": few, "loss": loss, "gain": gain})
+    frame.loc[:200, "again"] = 3
+    rules = draft_domain(frame, this_sample_is_public=True).domain.rules
+    assert [rule.describe() for rule in rules] == ["late_minus_ordered = late - ordered"]
+
+
+def invoices(discounts: tuple[int, ...], gaps: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    labour, parts = (rng.gamma(2, 80, 6000).round(2) for _ in range(2))
+    total = (labour + parts - rng.choice(discounts, 6000)).round(2)
+    parts[:gaps] = np.nan
+    return pd.DataFrame({"labour": labour, "parts": parts, "total": total, "age": rng.integers(0, 90, 6000)})
+
+
+def test_a_number_near_the_sum_of_two_has_derived_columns_of_the_sum_and_of_the_difference():
+    draft = draft_domain(invoices((0, 5, 10), gaps=9), this_sample_is_public=True)
+    assert [rule.describe() for rule in draft.domain.rules] == [
+        "labour_plus_parts = labour + parts", "labour_plus_parts_minus_total = labour_plus_parts - total",
+    ]  # fmt: skip
+    difference = draft.domain["labour_plus_parts_minus_total"]
+    assert difference.lower < 0 and difference.missing and {0} <= {*difference.edges, *difference.atoms}
+    assert draft.notes["labour_plus_parts"][0].startswith("CHECK sum: total is nearly labour + parts, which tables of two columns")
+    assert not draft_domain(invoices((0, 300, 600)), this_sample_is_public=True).domain.rules
+
+
+def test_a_number_that_is_the_sum_of_two_in_every_row_is_computed():
+    frame = invoices((0,))
+    draft = draft_domain(frame, this_sample_is_public=True)
+    assert [rule.describe() for rule in draft.domain.rules] == ["total = labour + parts"]
+    assert draft.notes["total"][0].startswith("CHECK sum: it is labour + parts in every row of the sample")
+    six = draft_domain(frame.assign(total=frame.total - 6.5), this_sample_is_public=True).domain
+    assert [rule.describe() for rule in six.rules] == ["total = labour + parts - 6.5"]
+    late = draft_domain(frame.assign(total=frame.total + 2 * (np.arange(6000) == 5999)), this_sample_is_public=True)
+    assert len(late.domain.rules) == 2  # the last row counts too
+    twice = draft_domain(frame.assign(more=frame.total + frame.age), this_sample_is_public=True).domain
+    assert [rule.describe() for rule in twice.rules] == ["age = more - total"]  # no circle: each column is in one rule
+
+
 def test_rare_levels_are_collapsed_into_one_that_is_the_default():
     own = column(CITIES, collapse_rare=True)
     assert own.levels == ("Basel", "Bern", "other") and own.default == "other"
