@@ -217,43 +217,38 @@ def with_differences(draft: Draft, sample: pd.DataFrame) -> Draft:
 
 
 def with_sums(draft: Draft, sample: pd.DataFrame) -> Draft:
-    """The draft with a rule for each number that is the sum of two others in every row, or near it: then with both as columns.
+    """The draft with a rule for each number that is the sum of two others in every row, and a note where it is near it.
 
-    Tables of two columns do not show how three go together: a total may be far from its parts.
+    Tables of two columns do not show how three go together: a total may be far from its parts. (Columns of the sum and of what it
+    differs by would say so, and move the means and tails of the others.)
     """
     sample = sample.set_axis([str(name) for name in sample.columns], axis=1)
     columns = {column.name: column for column in draft.domain.columns}
-    free = [own for own in draft.domain.columns if isinstance(own, Integer | Real) and own.name in draft.domain.names_read]
+    free = [own for own in columns.values() if isinstance(own, Integer | Real) and own.name in draft.domain.names_read]
     values = _values(sample.iloc[:_MOST_COMPARED], free)
-    rules, notes = list(draft.domain.rules), dict(draft.notes)
-    used = {name for rule in rules for name in (*rule.columns, *parse(rule.text).columns)}
+    rules, notes, used = list(draft.domain.rules), dict(draft.notes), set[str]()
+    compared = [{*parse(rule.text).columns} for rule in rules]
     for total in values:
         near = {pair: _apart(values, total, pair) for pair in combinations([name for name in values if name != total], 2)}
         pair = min(near, key=lambda pair: near[pair], default=(total, total))
-        if near.get(pair, math.inf) >= _NEAR or used & {total, *pair}:
+        three = {total, *pair}
+        if near.get(pair, math.inf) >= _NEAR or used & three or any(len(own & three) > 1 for own in compared):
             continue
-        used |= {total, *pair}
+        used |= three
         whole, one, two = _values(sample, [columns[name] for name in (total, *pair)]).values()
-        text, sums = " + ".join(map(words.column, pair)), (one + two).round(_DECIMALS)
-        gap = float(np.nanmedian(whole - sums))
-        if _equal_to(sums + gap, {"": whole}):
-            text += f" {'-' if gap < 0 else '+'} {abs(gap):.9g}" if abs(gap) > _SAME else ""
-            why = f"it is {text} in every row of the sample, and is computed so. Remove the rule if other rows may differ"
-            notes[total] = [f"CHECK sum: {why}", *notes.get(total, ())]
+        text, apart = " + ".join(map(words.column, pair)), (whole - one - two).round(_DECIMALS)
+        low, gap, high = np.nanquantile(apart, [0.05, 0.5, 0.95])
+        if _equal_to(one + two + gap, {"": whole}):
+            text += f" {'-' if gap < 0 else '+'} {abs(gap):.9g}" if gap else ""
+            note = f"it is {text} in every row of the sample, and is computed so. Remove the rule if other rows may differ"
             rules.append(Rule(DERIVE, text, (total,)))
-            continue
-        ((new, _),) = named_expressions([text]).items()
-        apart = f"{words.column(new)} - {words.column(total)}"
-        ((difference, _),) = named_expressions([apart]).items()
-        if {new, difference} & {*columns}:
-            continue
-        why = f"{total} is nearly {text}, which tables of two columns do not show. Remove {new} and {difference} with their rules"
-        for name, own, numbers in ((new, text, sums), (difference, apart, (sums - whole).round(_DECIMALS))):
-            notes[name], missing = [f"CHECK sum: {why} if no question will compare them"], not np.isfinite(numbers).all()
-            column = draft_number(name, numbers[np.isfinite(numbers)], bool(missing), notes[name])
-            columns[name] = _with_both_signs(column) if name == difference else column
-            rules.append(Rule(DERIVE, own, (name,)))
-    return Draft(replace(draft.domain, columns=tuple(columns.values()), rules=tuple(rules)), notes)
+        else:
+            note = (
+                f"it is {text}, but for {low:g} to {high:g} mostly, which tables of two columns do not show. If questions will "
+                f"compare them, put what it differs by into the table as a column in its place: it is then {text} and that"
+            )
+        notes[total] = [f"CHECK sum: {note}", *notes.get(total, ())]
+    return Draft(replace(draft.domain, rules=tuple(rules)), notes)
 
 
 def _apart(values: Mapping[str, Array], total: str, pair: Sequence[str]) -> float:

@@ -230,7 +230,7 @@ class Estimate(Differentiable, Printed):
         >>> release.mean("age").interval(0.9)
         (37.8696..., 39.3263...)
         >>> release.mean("age").interval(0.9, kind="robust")  # over all populations that agree with the measurement
-        (31.4311..., 46.7581...)
+        (31.4362..., 46.7885...)
         >>> release.mean("age").interval(0.9, kind="noise")  # for the mean of the table's own rows
         (37.9328..., 39.2631...)
         """

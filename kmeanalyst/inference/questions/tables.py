@@ -186,7 +186,7 @@ class GroupBy:
         if not isinstance(self.column, str):
             raise TypeError(
                 f"groups are of one column, got {self.column!r:.80}. Group by one, given a level of the other in where=; the "
-                "cells of several are release.table(columns)."
+                "cells of two are release.table(a, b)."
             )
 
     def __getitem__(self, column: object) -> NoReturn:

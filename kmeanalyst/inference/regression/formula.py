@@ -85,8 +85,8 @@ def factor_of(text: str) -> str:
 
 
 _ELSEWHERE = (  # what R, patsy and Python write at the start of a factor, and what to write here
-    (r"(?:C|factor|as\.factor|ordered)\s*\(",
-     "a column of levels is a factor by its name alone: write sex, and name the level to compare with as reference"),
+    (r"(?:C|factor|as\.factor|ordered)\s*\(\s*(`.*?`|[\w.]+)?",
+     "a column of levels is a factor by its name alone: write {}, and name the level to compare with as reference"),
     (r"(?:np|numpy|math)\s*\.", "functions stand without a module: write log(age)"),
     (r"(?:poly|bs|ns|cr|cc|s|te|splines?)\s*\(", "there are no splines: write powers, such as age + I(age ** 2)"),
     (r"(?:scale|center|standardize)\s*\(",
@@ -104,8 +104,8 @@ _ELSEWHERE = (  # what R, patsy and Python write at the start of a factor, and w
 def _reason(text: str, error: ExpressionError) -> str:
     """Why a text is not a factor: what to write in place of what other languages write, or else the error's own message."""
     for pattern, instead in _ELSEWHERE:
-        if re.match(pattern, text.strip()):
-            return instead + "."
+        if found := re.match(pattern, text.strip()):
+            return instead.format(*found.groups(default="sex")) + "."
     return str(error).partition("\n")[0]
 
 
