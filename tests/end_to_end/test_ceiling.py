@@ -24,14 +24,14 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/sources": 1_344,
     "release_side": 108,
     "release_side/budget": 1_225,
-    "release_side/choices": 1_430,
+    "release_side/choices": 1_425,
     "release_side/cli": 817,
     "release_side/door": 1_847,
     "release_side/executors": 363,
     "release_side/private_rows": 1_149,
     "release_side/publishing": 3_116,
     "release_side/quality": 1_442,
-    "tests": 48_437,
+    "tests": 48_636,
 }
 
 
