@@ -273,9 +273,11 @@ class Interactions:
             places, shares = self._places(columns)
             scale = np.sqrt(spread / np.where(shares > 0, shares, np.inf))
             drawn += (scale[:, None] * rng.standard_normal((len(shares), k)))[places]
-        for (first, second), rho in ((pair, rho[0, 0]) for pair, rho in zip(self.pairs, self._trends, strict=True) if rho[0, 0]):
-            ranks = self._ranks[first][self.cells[first]] * self._ranks[second][self.cells[second]]
-            drawn += np.outer(rho * ranks, rng.standard_normal(k))
+        for pair, rho in zip(self.pairs, self._trends, strict=True):
+            if rho.any():
+                f, g = (self._functions[j][0][:count] for j, count in zip(pair, rho.shape, strict=True))
+                z = rho[:, :, None] * rng.standard_normal((*rho.shape, k))
+                drawn += np.einsum("fa,fgk,gb->abk", f, z, g, optimize=True).reshape(-1, k)[self._places(pair)[0]]
         for parts, parents in self.within:
             own = np.bincount(parts, self.weights, minlength=len(parents))
             scale = np.sqrt(_OF_HEAPS * np.bincount(parents, own)[parents] / np.where(own > 0, own, np.inf))

@@ -135,6 +135,9 @@ def test_levels_have_a_part_of_the_distance_each_and_no_more_than_their_shares_a
     middle = (cells == 1) - 1 / 3
     h = (middle[0] * middle[1])[:, None] / (2 / 9)
     assert variances(pair, h, np.full(1, 1e3))[0] > (0.75 * 0.1 / (8 / 9)) ** 2 / 4  # of ranks, the middle is uncorrelated
+    far = replace(pair, squared=np.full(1, 0.16), usual=np.full(1, 0.4))
+    drawn = (h.T @ far.draws(1000, np.random.default_rng(0)))[0]
+    assert drawn.var() == pytest.approx(variances(far, h, np.full(1, 1e3))[0], rel=0.2)  # .004 without levels
     cells[0] = np.arange(9000) >= 8910
     cells[0, 8901:8910] = 2
     rare = over(cells, (3, 3), values=cells, spreads=np.full(1, 1e-9), squared=np.full(1, 0.25), usual=np.full(1, 0.5))
