@@ -400,9 +400,7 @@ def invoices(discounts: tuple[int, ...], gaps: int = 0) -> pd.DataFrame:
 
 def test_a_number_near_the_sum_of_two_has_a_note():
     draft = draft_domain(invoices((0, 5, 10), gaps=9), this_sample_is_public=True)
-    assert (
-        draft.notes["total"][0].startswith("CHECK sum: it is labour + parts, but for -10 to 0 mostly") and not draft.domain.rules
-    )
+    assert draft.notes["total"][0].startswith("CHECK sum: it is labour + parts, but for -10 to 0 mostly") and not draft.domain.rules
     far = draft_domain(invoices((0, 300, 600)), this_sample_is_public=True)
     assert not far.domain.rules and not any("CHECK sum" in note for own in far.notes.values() for note in own)
 
