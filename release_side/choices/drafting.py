@@ -36,6 +36,7 @@ NOT_DECLARED = (
 )
 _FEWEST_BOTH, _FIRST_COMPARED, _MOST_COMPARED, _FEWEST_DIFFERENT = 50, 300, 5000, 10  # rows, and values of a column
 _NEAR, _OFTEN_SAME = 0.25, 0.5  # spread of a difference relative to that of the columns; share of rows in which they are equal
+_MOST_SUMMED = 60  # numbers of which sums are looked for: 10 s
 _DECIMALS, _SAME = 9, 1e-6  # of a difference, and within which another column holds it
 _MARGIN = 0.1  # of the farther bound, by which a difference may have the other sign
 
@@ -225,7 +226,7 @@ def with_sums(draft: Draft, sample: pd.DataFrame) -> Draft:
     sample = sample.set_axis([str(name) for name in sample.columns], axis=1)
     columns = {column.name: column for column in draft.domain.columns}
     free = [own for own in columns.values() if isinstance(own, Integer | Real) and own.name in draft.domain.names_read]
-    values = _values(sample.iloc[:_MOST_COMPARED], free)
+    values = _values(sample.iloc[:_MOST_COMPARED], free if len(free) <= _MOST_SUMMED else [])
     rules, notes, used = list(draft.domain.rules), dict(draft.notes), set[str]()
     compared = [{*parse(rule.text).columns} for rule in rules]
     for total in values:

@@ -24,7 +24,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/sources": 1_344,
     "release_side": 108,
     "release_side/budget": 1_225,
-    "release_side/choices": 1_425,
+    "release_side/choices": 1_426,
     "release_side/cli": 817,
     "release_side/door": 1_847,
     "release_side/executors": 363,
