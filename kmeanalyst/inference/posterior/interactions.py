@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import log_ndtr
 
 from kmeanalyst.inference.posterior.column_sums import OF_COLUMNS
+from kmeanalyst.inference.posterior.scored_distances import squared_distances, squares_beyond
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.measurement import Measurement
@@ -38,7 +38,6 @@ _PARTS = 4  # of a cell of the finest table, by its values
 _BENT, _ANY_BEND = 0.6, 0.3
 _OF_EVEN = 0.75  # E|f| E|g| of even ranks: of these a correlation is about the distance
 _NO_ROWS, _SEVERAL = 1e-12, 1e-3  # a share; deviation of ranks within a range of several values
-_SCALES = np.geomspace(1e-4, 1.0, 200)  # of distances, relative to r
 _BOUND = 1.96  # standard errors of a bound
 _ANY = 1e9  # a distance that bounds nothing
 _MOST_PLACES = 10**7  # rows times sets that are looked at: fewer rows of many columns
@@ -121,7 +120,7 @@ class Interactions:
         noise = measurement.noise_scale * measurement.grid_steps / last.step
         usual = squared_distances(scores, noise, expected)
         self.spreads[left] = _OF_PAIRS * math.pi / 2 * (usual / expected**2)[left]
-        self.squared[left] = _squares_beyond(scores, noise, expected, measurement.n_rows)[left]
+        self.squared[left] = squares_beyond(scores, noise, expected, measurement.n_rows)[left]
         self.usual[left] = np.sqrt(usual)[left]
         self.most[left] = np.maximum(scores + _BOUND * noise, 0.0)[left]
 
@@ -210,11 +209,15 @@ class Interactions:
         rho = self._trends[i]
         if not rho.any():
             return np.zeros((1, sums.shape[1]))
-        f, g = (self._functions[j][0][:count] for j, count in zip(self.pairs[i], rho.shape, strict=True))
+        f, g = self._of_trends(i)
         table = np.zeros((f.shape[1] * g.shape[1], sums.shape[1]))
         table[cells] = sums
         moved = np.einsum("fa,abk,gb->fgk", f, table.reshape(f.shape[1], g.shape[1], -1), g, optimize=True)
         return (rho[:, :, None] * moved).reshape(-1, sums.shape[1])
+
+    def _of_trends(self, i: int) -> tuple[Array, ...]:
+        """The functions f and g of the cells of a pair's columns that its trends are of."""
+        return tuple(self._functions[j][0][:count] for j, count in zip(self.pairs[i], self._trends[i].shape, strict=True))
 
     @cached_property
     def _trends(self) -> list[Array]:
@@ -273,9 +276,9 @@ class Interactions:
             places, shares = self._places(columns)
             scale = np.sqrt(spread / np.where(shares > 0, shares, np.inf))
             drawn += (scale[:, None] * rng.standard_normal((len(shares), k)))[places]
-        for pair, rho in zip(self.pairs, self._trends, strict=True):
+        for i, (pair, rho) in enumerate(zip(self.pairs, self._trends, strict=True)):
             if rho.any():
-                f, g = (self._functions[j][0][:count] for j, count in zip(pair, rho.shape, strict=True))
+                f, g = self._of_trends(i)
                 z = rho[:, :, None] * rng.standard_normal((*rho.shape, k))
                 drawn += np.einsum("fa,fgk,gb->abk", f, z, g, optimize=True).reshape(-1, k)[self._places(pair)[0]]
         for parts, parents in self.within:
@@ -491,29 +494,3 @@ def _parts(cells: Array, finest: Array, values: Array, weights: Array) -> tuple[
     parents = np.zeros(int(part.max()) + 1, dtype=np.int32)
     parents[part] = number
     return parts, parents
-
-
-def squared_distances(scores: Array, noise: float, expected: Array) -> Array:
-    """(P,) posterior means of squared distances, from scores (P,) with normal noise, exponential with means ∝ `expected`."""
-    means = _SCALES[:, None] * expected
-    shifted = (scores - noise**2 / means) / noise
-    likelihood = (noise**2 / (2 * means**2) - scores / means - np.log(means) + log_ndtr(shifted)).sum(axis=1)
-    return _second_moments(shifted[likelihood.argmax()], noise)
-
-
-def _squares_beyond(scores: Array, noise: float, expected: Array, n_rows: int) -> Array:
-    """(P,) E (u² − c²)₊ of the distances u of populations' tables, as scores alone say it.
-
-    A score is the distance of the table's own N rows: those of unrelated columns have c = √(2/πN) Σ√E from chance, more or less
-    by √((1 − 2/π)/N).
-    """
-    chance = expected * math.sqrt(2 / math.pi / n_rows)
-    return _second_moments(scores / (noise := math.hypot(noise, math.sqrt((1 - 2 / math.pi) / n_rows))), noise, chance)
-
-
-def _second_moments(centres: Array, noise: float, least: Array | float = 0.0) -> Array:
-    """E (u² − least²)₊ (P,) of normal u around these centres, in units of the noise, cut off at 0."""
-    ends, there = least / noise - centres, log_ndtr(centres)
-    density = np.exp(-0.5 * ends**2 - 0.5 * math.log(2 * math.pi) - there)
-    beyond = (1 + centres**2 - (least / noise) ** 2) * np.exp(log_ndtr(-ends) - there) + (2 * centres + ends) * density
-    return noise**2 * np.maximum(beyond, 0.0)

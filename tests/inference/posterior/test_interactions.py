@@ -14,9 +14,10 @@ import pytest
 from scipy.special import ndtr
 
 import release_side
-from kmeanalyst.inference.posterior import interactions
+from kmeanalyst.inference.posterior import interactions, scored_distances
 from kmeanalyst.inference.posterior.column_sums import OF_COLUMNS
-from kmeanalyst.inference.posterior.interactions import Interactions, squared_distances
+from kmeanalyst.inference.posterior.interactions import Interactions
+from kmeanalyst.inference.posterior.scored_distances import squared_distances
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
@@ -216,7 +217,7 @@ def test_draws_of_what_may_be_have_the_variances_of_their_sets():
 
 def test_a_score_alone_says_more_of_a_distance_than_with_what_is_usual():
     """Cut off at 0, a normal score of distance 3 noises has E u² near 10 squared noises; of 0 noises it has 1."""
-    moments = interactions._second_moments(np.array([3.0, 0.0]), 0.1)
+    moments = scored_distances._second_moments(np.array([3.0, 0.0]), 0.1)
     assert moments == pytest.approx([0.1 + 1e-4 * 1.33, 0.01], rel=1e-3)
     assert (squared_distances(np.array([0.3, 0.0]), 0.1, np.ones(2)) < [0.1, 0.01]).all()
 
@@ -228,7 +229,7 @@ def test_the_distance_that_chance_gives_a_table_of_unrelated_columns_is_no_relat
     for share in (0.0, 0.8):  # the distance of the population's table
         tables = rng.multinomial(n, (1 + share * wave) / cells, size=40) / n
         scores = np.abs(tables - 1 / cells).sum(axis=1) + 0.01 * rng.standard_normal(40)
-        found = interactions._squares_beyond(scores, 0.01, np.full(40, 20.0), n)
+        found = scored_distances.squares_beyond(scores, 0.01, np.full(40, 20.0), n)
         assert np.sqrt(found.mean()) == pytest.approx(share, rel=0.05, abs=0.15) and (scores > 0.4).all()
 
 
