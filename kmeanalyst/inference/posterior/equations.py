@@ -251,9 +251,11 @@ def _centred(values: Array, weights: Array) -> Array:
 def _together(related: Array, feature_map: MarginFeatures, most: int) -> dict[tuple[int, ...], list[tuple[int, int]]]:
     """Ranges of the tables of each block, of at most so many cells unless one table has more, by their related columns."""
     together: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    wide: dict[tuple[int, ...], set[int]] = {}  # columns of the sets of three and more
     for group in feature_map.groups:
         for table, own in zip(group.tables, group.ranges, strict=True):
-            together.setdefault(tuple(sorted({int(related[j]) for j in table})), []).append(own)
+            together.setdefault(columns := tuple(sorted({int(related[j]) for j in table})), []).append(own)
+            wide.setdefault(columns, set()).update(table if len(table) > 2 else ())
     size = {columns: sum(stop - start for start, stop in ranges) for columns, ranges in together.items()}
 
     def smallest(columns: tuple[int, ...], others: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
@@ -263,19 +265,21 @@ def _together(related: Array, feature_map: MarginFeatures, most: int) -> dict[tu
     def join(*parts: tuple[int, ...]) -> tuple[int, ...]:
         columns = tuple(sorted(set().union(*parts)))
         ranges = [own for part in parts for own in together.pop(part)]
+        own = set[int]().union(*(wide.pop(part) for part in parts))
         together.setdefault(columns, []).extend(ranges)
+        wide.setdefault(columns, set()).update(own)
         size[columns] = sum(stop - start for start, stop in together[columns])
         return columns
 
-    waiting = sorted((c for c in together if len(c) > 2), key=size.__getitem__, reverse=True)
-    while waiting:  # sets that share a pair
-        columns = waiting.pop()
-        sets = [c for c in together if len(c) > 2 and len({*c} & {*columns}) > 1]
-        if columns in together and (other := smallest(columns, sets)):
-            waiting.append(join(columns, other))
     for columns in sorted(together, key=len):  # the table of more columns says what theirs says
         if other := smallest(columns, [c for c in together if {*columns} < {*c}]):
             join(columns, other)
+    waiting = sorted((c for c in together if wide[c]), key=size.__getitem__, reverse=True)
+    while waiting:  # sets that share a pair
+        columns = waiting.pop()
+        sets = [c for c in together if columns in together and len(wide[c] & wide[columns]) > 1]
+        if other := smallest(columns, sets):
+            waiting.append(join(columns, other))
     return together
 
 
