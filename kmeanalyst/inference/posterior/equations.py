@@ -6,12 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
@@ -29,7 +28,7 @@ _ROUNDING, _FLAT, _NOTHING = 1e-9, 1e-12, 1e-30  # of eigenvalues; of a constant
 _MOST_STEPS, PATIENCE = 100, 2  # steps of the solver, and the last ones by which it is seen to end
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
 _DRAWN = 1e-3  # draws are solved for to this share
-_EXACT, _MOST_STEPS_EXACTLY = 1e-6, 10_000  # noise deviations that are left of the equations of the best answers
+_EXACT, _MOST_STEPS_EXACTLY = 1e-5, 10_000  # noise deviations that are left of the equations of the best answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,67 +115,96 @@ def _threads(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(2)
 
 
+class _Block(NamedTuple):
+    """Cells (a slice, or numbers); the inverse there of κ (C − S M Sᵀ) + τ²I; the functions, of some that blocks share, which S is
+    of, and (cells, s) the inverse times S.
+    """
+
+    cells: Any
+    inverse: Any
+    functions: Any
+    explained: Array
+
+    @classmethod
+    def of(cls, cells: Any, inverse: Any, functions: Any, S: Array) -> tuple[_Block, Array]:
+        """The block, and Sᵀ (the inverse) S."""
+        return (block := cls(cells, inverse, functions, inverse @ S)), S.T @ block.explained
+
+
 @dataclass(frozen=True, eq=False)
 class _Blocks:
     """An approximate inverse of κ C + τ²I: exact within every block of cells, and in functions that blocks share.
 
-    C is taken as C_A, the covariances that the indicators of single columns' cells explain, and C − C_A within blocks alone. Tables
-    of columns that nearly copy each other say nearly the same, so they are one block; so are a set's table and those of its parts,
-    and sets that share a pair. A block that is too large is taken as its tables and functions that they share, likewise.
+    What a table says of its own columns' cells, S, is taken with the covariances M of all columns' cells; the rest within blocks
+    alone. Tables of columns that nearly copy each other say nearly the same, so they are one block; so are a set's table and those
+    of its parts, and sets that share a pair. A block that is too large is taken as its tables and functions that they share.
 
-    inverses     each block's cells (a slice, or numbers), and the inverse (of κ (C − C_A) + τ²I) there.
-    explained    (F, r) the blocks' inverses times a root of C_A; inner a factor of the Woodbury identity's (r, r) matrix.
+    inner  (c, c) κ M (I + κ W M)⁻¹, W = Sᵀ (the inverses) S over all blocks: by the Woodbury identity.
     """
 
-    inverses: Sequence[tuple[Any, Any]]
-    explained: Array
-    inner: Any
+    blocks: Sequence[_Block]
+    inner: Array
 
     @classmethod
     def of(cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float) -> _Blocks:
         most = min(_MOST_TOGETHER, _MOST_ENTRIES // len(covariance.mean))
         largest = max(min(_LARGEST, most), 1)
-        root = (columns := _Columns.of(covariance, feature_map)).explained
+        columns = _Columns.of(covariance, feature_map)
 
-        def inverse(block: Any, root: Array) -> Array:
-            size = spread * (covariance.within(block) - root @ root.T)
+        def inverse(cells: Any, root: Array) -> Array:
+            size = covariance.within(cells)
+            size -= root @ root.T
+            size *= spread
             size[np.diag_indices_from(size)] += noise_variance
-            found = np.linalg.inv(size)
-            return (found + found.T) / 2
+            size = np.linalg.inv(size)
+            size += size.T
+            size /= 2
+            return size
 
-        whole, divided = list[Any](), []
-        for related, tables in _together(columns.related, feature_map, most).items():
-            parts = [slice(i, min(i + largest, stop)) for start, stop in tables for i in range(start, stop, largest)]
-            cells = np.concatenate([np.arange(*own) for own in tables])
-            if len(cells) <= most:
-                whole.append(slice(*tables[0]) if len(tables) == 1 else cells)
-            elif len(tables) > 1 and len(related) <= 2 and all(len(columns.common.get(j, ((),))[0]) for j in related):
-                divided.append((related, cells, parts))
-            else:
-                whole += parts
-        inverses: list[tuple[Any, Any]] = [(block, inverse(block, root[block])) for block in whole]
-        for related, cells, parts in divided:
-            shared = columns.shared(related, cells)
+        def alone(own: Iterable[int], cells: Any) -> tuple[_Block, Array]:
+            functions, coefficients, root = columns.own(own, cells)
+            return _Block.of(cells, inverse(cells, root), functions, coefficients)
+
+        def divided(own: Iterable[int], cells: Array, related: tuple[int, ...], parts: Sequence[slice]) -> tuple[_Block, Array]:
+            functions, coefficients, root = columns.own(own, cells)
+            shared = columns.shared(related, cells, functions)
             ends = np.cumsum([0, *(part.stop - part.start for part in parts)])
-            own = [slice(*pair) for pair in pairwise(ends)]
-            within = [inverse(part, np.hstack([root[part], shared[at]])) for part, at in zip(parts, own, strict=True)]
-            inverses.append((cells, cls.beyond(list(zip(own, within, strict=True)), shared, spread)))
-        return cls.beyond(inverses, root, spread)
+            within = [
+                _Block.of(at, inverse(part, np.hstack([root[at], shared[at]])), slice(None), shared[at])
+                for part, at in zip(parts, map(slice, ends, ends[1:]), strict=False)
+            ]
+            return _Block.of(cells, cls.beyond(within, np.eye(shared.shape[1]), spread), functions, coefficients)
+
+        work = list[Callable[[], tuple[_Block, Array]]]()
+        for related, (tables, own) in _together(columns.related, feature_map, most).items():
+            parts = [slice(i, min(i + largest, stop)) for start, stop in tables for i in range(start, stop, largest)]
+            cells = np.concatenate([np.arange(*ends) for ends in tables])
+            if len(cells) <= most:
+                work.append(partial(alone, own, slice(*tables[0]) if len(tables) == 1 else cells))
+            elif len(tables) > 1 and len(related) <= 2 and all(len(columns.common.get(j, ((),))[0]) for j in related):
+                work.append(partial(divided, own, cells, related, parts))
+            else:
+                work += [partial(alone, own, part) for part in parts]
+        return cls.beyond(_threads(os.getpid()).map(lambda one: one(), work), columns.joint, spread)
 
     @classmethod
-    def beyond(cls, inverses: Sequence[tuple[Any, Any]], root: Array, spread: float) -> _Blocks:
-        """Those of a matrix that has these inverses within blocks, and κ root rootᵀ in addition; the root's memory is taken."""
-        inner = np.eye(root.shape[1]) / spread
-        for block, inverse in inverses:
-            explained = inverse @ (own := root[block])
-            inner += own.T @ explained
-            root[block] = explained
-        return cls(inverses, root, cho_factor(inner))
+    def beyond(cls, within: Iterable[tuple[_Block, Array]], joint: Array, spread: float) -> _Blocks:
+        """Those of a matrix with these inverses within blocks, and κ S M Sᵀ in addition."""
+        blocks, gains = list[_Block](), np.zeros_like(joint)
+        for block, gain in within:
+            blocks.append(block)
+            gains[np.ix_(block.functions, block.functions) if isinstance(block.functions, np.ndarray) else block.functions] += gain
+        inner = spread * np.linalg.solve(np.eye(len(joint)) + spread * joint @ gains, joint)
+        return cls(blocks, (inner + inner.T) / 2)
 
     def __matmul__(self, B: Array) -> Array:
-        solved = -(self.explained @ cho_solve(self.inner, self.explained.T @ B))
-        for block, inverse in self.inverses:
-            solved[block] += inverse @ B[block]
+        solved, shared = np.empty_like(B), np.zeros((len(self.inner), B.shape[1]))
+        for cells, inverse, functions, explained in self.blocks:
+            solved[cells] = inverse @ (own := B[cells])
+            shared[functions] += explained.T @ own
+        shared = self.inner @ shared
+        for cells, _, functions, explained in self.blocks:
+            solved[cells] -= explained @ shared[functions]
         return solved
 
 
@@ -184,16 +212,18 @@ class _Blocks:
 class _Columns:
     """Functions of single columns, linear in their cells' indicators (n, c).
 
-    orthonormal  (c, r) of functions with variance 1, of cells that vary most.
-    explained    (F, r) covariances of the features with these.
+    joint        (c, c) covariances of these.
+    at           of each column which of the indicators are its own.
     related      for each coarse and finer column a number, the same for those of canonical correlation above `_RELATED`.
     common       of each such number how many columns have a function in common (k,), and these functions (c, k).
     """
 
     covariance: FeatureCovariance
     indicators: Any
-    orthonormal: Array
-    explained: Array
+    cells: Array
+    joint: Array
+    at: dict[int, slice]
+    base: tuple[int, ...]
     related: Array
     common: dict[int, tuple[Array, Array]]
 
@@ -204,10 +234,8 @@ class _Columns:
         cells = np.concatenate([np.arange(0), *own.values()]).astype(np.intp)
         ends = np.cumsum([0, *map(len, own.values())])
         at = {j: slice(*pair) for j, pair in zip(own, pairwise(ends), strict=True)}
-        indicators, mean = covariance.features[:, cells], covariance.mean
-        explained = _product(covariance.transposed, indicators.multiply(covariance.weights[:, None]).tocsr())
-        explained -= np.outer(mean, mean[cells])
-        joint, roots = explained[cells], np.zeros((len(cells), len(cells)))
+        mean = covariance.mean
+        joint, roots = covariance.within(cells), np.zeros((len(cells), len(cells)))
         for part in at.values():
             root = _inverse_root(joint[part, part], _FLAT * float((mean[cells[part]] ** 2).max()))
             roots[part, part][:, : root.shape[1]] = root
@@ -221,42 +249,61 @@ class _Columns:
             values, vectors = np.linalg.eigh(correlation[np.ix_(those, those)])
             used = np.flatnonzero(values > _ROUNDING)[-_MOST_SHARED:]
             common[int(one)] = values[used], roots[:, those] @ (vectors[:, used] / np.sqrt(values[used]))
-        varying = np.argsort(-covariance.diagonal[cells])[:_MOST_ALONE]
-        inner = _inverse_root(joint[np.ix_(varying, varying)])
-        orthonormal = np.zeros((len(cells), inner.shape[1]))
-        orthonormal[varying] = inner
-        number = number[list(feature_map.kernel.columns)]
-        return cls(covariance, indicators, orthonormal, explained @ orthonormal, number, common)
+        base = tuple(feature_map.kernel.columns)
+        return cls(covariance, covariance.features[:, cells], cells, joint, at, base, number[list(base)], common)
 
-    def shared(self, related: tuple[int, ...], cells: Array) -> Array:
+    def own(self, columns: Iterable[int], block: Any) -> tuple[Array, Array, Array]:
+        """(s,) the indicators of these columns, (cells, s) the coefficients of what they explain of a block's features, and a root
+        of the covariances (cells, r) that they explain.
+        """
+        own = sorted({self.base[j] for j in columns} & self.at.keys())
+        functions = np.concatenate([np.arange(0), *(np.arange(self.at[j].start, self.at[j].stop) for j in own)]).astype(np.intp)
+        inverse = _inverse_root(self.joint[np.ix_(functions, functions)])
+        mean, features = self.covariance.mean, self.covariance.transposed[block]
+        weighted = self.indicators[:, functions].multiply(self.covariance.weights[:, None]).tocsr()
+        root = ((features @ weighted).toarray() - np.outer(mean[block], mean[self.cells[functions]])) @ inverse
+        return functions, root @ inverse.T, root
+
+    def shared(self, related: tuple[int, ...], cells: Array, functions: Array) -> Array:
         """(cells, q) covariances of features with orthonormal products of functions that most columns have in common, less what
-        functions of single columns explain.
+        functions of their own columns explain.
         """
         p, one, other = self.covariance.weights, self.common[related[0]], self.common[related[-1]]
         strength = np.outer(one[0], other[0]) if len(related) > 1 else np.triu(np.outer(one[0], one[0]))
         i, j = np.unravel_index(np.argsort(-strength, axis=None)[:_MOST_SHARED], strength.shape)
-        first, second = (_centred(self.indicators @ functions, p) for _, functions in (one, other))
-        products = _centred(first[:, i] * second[:, j], p)
-        least = _EXPLAINED * max(float((p @ products**2).max()), _EXPLAINED)
-        alone = self.orthonormal @ (self.orthonormal.T @ (self.indicators.T @ (p[:, None] * products)))
-        products -= _centred(self.indicators @ alone, p)
-        products = p[:, None] * products @ _inverse_root(products.T @ (p[:, None] * products), least)
-        return np.asarray(self.covariance.transposed[cells] @ products)
+        first, second = (_centred(self.indicators @ common, p) for _, common in (one, other))
+        products = first[:, i]
+        products *= second[:, j]
+        _centred(products, p)
+        least = _EXPLAINED * max(float(np.einsum("i,ij,ij->j", p, products, products).max()), _EXPLAINED)
+        own, inverse = self.indicators[:, functions], _inverse_root(self.joint[np.ix_(functions, functions)])
+        products -= own @ (inverse @ (inverse.T @ (own.T @ (p[:, None] * products))))
+        weighted = p[:, None] * _centred(products, p)
+        root = _inverse_root(products.T @ weighted, least)
+        return np.asarray(self.covariance.transposed[cells] @ weighted) @ root
 
 
 def _centred(values: Array, weights: Array) -> Array:
-    return values - weights @ values
+    """The values (n, k) less their means, in place."""
+    values -= weights @ values
+    return values
 
 
-def _together(related: Array, feature_map: MarginFeatures, most: int) -> dict[tuple[int, ...], list[tuple[int, int]]]:
-    """Ranges of the tables of each block, of at most so many cells unless one table has more, by their related columns."""
-    together: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+def _together(
+    related: Array, feature_map: MarginFeatures, most: int
+) -> dict[tuple[int, ...], tuple[list[tuple[int, int]], set[int]]]:
+    """Ranges of the tables of each block, of at most so many cells unless one table has more, and their columns, by what these
+    are related to.
+    """
+    together: dict[tuple[int, ...], tuple[list[tuple[int, int]], set[int]]] = {}
     wide: dict[tuple[int, ...], set[int]] = {}  # columns of the sets of three and more
     for group in feature_map.groups:
         for table, own in zip(group.tables, group.ranges, strict=True):
-            together.setdefault(columns := tuple(sorted({int(related[j]) for j in table})), []).append(own)
+            ranges, all_columns = together.setdefault(columns := tuple(sorted({int(related[j]) for j in table})), ([], set()))
+            ranges.append(own)
+            all_columns.update(table)
             wide.setdefault(columns, set()).update(table if len(table) > 2 else ())
-    size = {columns: sum(stop - start for start, stop in ranges) for columns, ranges in together.items()}
+    size = {columns: sum(stop - start for start, stop in ranges) for columns, (ranges, _) in together.items()}
 
     def smallest(columns: tuple[int, ...], others: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
         fit = [c for c in others if c != columns and size[c] + size[columns] <= most]
@@ -264,11 +311,13 @@ def _together(related: Array, feature_map: MarginFeatures, most: int) -> dict[tu
 
     def join(*parts: tuple[int, ...]) -> tuple[int, ...]:
         columns = tuple(sorted(set().union(*parts)))
-        ranges = [own for part in parts for own in together.pop(part)]
-        own = set[int]().union(*(wide.pop(part) for part in parts))
-        together.setdefault(columns, []).extend(ranges)
+        merged, own = [together.pop(part) for part in parts], set[int]().union(*(wide.pop(part) for part in parts))
+        ranges, all_columns = together.setdefault(columns, ([], set()))
+        for more, others in merged:
+            ranges += more
+            all_columns |= others
         wide.setdefault(columns, set()).update(own)
-        size[columns] = sum(stop - start for start, stop in together[columns])
+        size[columns] = sum(stop - start for start, stop in ranges)
         return columns
 
     for columns in sorted(together, key=len):  # the table of more columns says what theirs says

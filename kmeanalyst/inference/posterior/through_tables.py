@@ -27,7 +27,7 @@ _PROBES = 4  # random vectors that estimate a trace
 _FIRST_SPREAD = 0.005  # κ at first
 _SPREAD_STEPS, _STEPS_OF_PROBES = 8, 15  # most updates of κ, and steps of the solver in each
 _CAUTION = 1.2  # factor on κ and its standard error
-_LEFT = 1e-3  # of what a first step adds, to which a second one is solved for
+_LEFT = 1e-2  # of what a first step adds, to which a second one is solved for
 _MORE_CELLS = 1.5  # times as many as rows
 _NEARLY = 1e-4  # probes are solved for to this share
 
