@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,6 +62,7 @@ def fit(measurement: Measurement) -> Posterior:
     rows = table(500, rng)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(through_tables, "_LEFT", 1e-6)
+        patched.setattr(equations, "_EXACT", 1e-8)
         return posterior_around(measurement, rows, rng.dirichlet(np.full(len(rows), 5.0)), 0.02, 60.0)
 
 
@@ -150,6 +152,7 @@ def test_sums_of_a_column_leave_out_what_rules_exclude(measurement: Measurement)
 
 def test_the_parts_are_those_of_the_equations_solved_at_once(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(posterior, "_GAIN", 1e-9)
+    monkeypatch.setattr(equations, "_EXACT", 1e-8)
     h = questions(fit.rows)
     a = dense(fit, h)
     p = fit.probabilities
@@ -162,7 +165,7 @@ def test_the_parts_are_those_of_the_equations_solved_at_once(fit: Posterior, mon
     left_open = fit.prior.left_open(rest, np.ptp(h, axis=0)).diagonal()
     least = (fit.columns.drowned(h - p @ h) ** 2).sum(axis=0)
     expected = np.sqrt(np.maximum(inflation * left_open + still_to_go**2, least - parts["privacy"] ** 2))
-    np.testing.assert_allclose(parts["resolution"], expected, rtol=1e-3)
+    np.testing.assert_allclose(parts["resolution"], expected, rtol=1e-3, atol=2e-7)
     assert np.abs(still_to_go).max() > 0.1 * expected.max()
     np.testing.assert_allclose(parts["sampling"] ** 2 * 3000, p @ (h - p @ h) ** 2)
 
@@ -178,7 +181,7 @@ def test_the_best_answers_are_means_under_one_column_of_weights(fit: Posterior, 
 
 
 def test_a_few_steps_solve_what_the_preconditioner_is_made_for(fit: Posterior):
-    """Of twelve questions at once; with the diagonal alone the error is 100 times as large after as many."""
+    """Of twelve questions at once; with the diagonal alone the error is 50 times as large after as many."""
     found, B = (
         [],
         fit.spread * fit.equations.covariance.with_features(questions(fit.rows) - fit.probabilities @ questions(fit.rows)),
@@ -187,7 +190,7 @@ def test_a_few_steps_solve_what_the_preconditioner_is_made_for(fit: Posterior):
     for inverse in (fit.equations.inverse, np.diag(1 / diagonal)):
         system = replace(fit.equations, inverse=inverse)
         found.append(np.linalg.norm(system @ system.solved(B, most=12) - B) / np.linalg.norm(B))
-    assert found[0] < 1e-3 and found[0] < 0.01 * found[1]
+    assert found[0] < 1e-3 and found[0] < 0.02 * found[1]
 
 
 def test_a_question_alone_is_answered_as_among_others(fit: Posterior):
@@ -211,7 +214,7 @@ def test_equations_without_a_solution_give_no_answer(fit: Posterior):
 def test_the_best_answers_are_solved_for_to_the_end_or_not_at_all(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
     b = fit.target - fit.equations.covariance.mean
     a = fit.equations.solved_exactly(b)
-    assert np.linalg.norm(fit.equations @ a[:, None] - b[:, None]) <= 2e-6 * NOISE_SCALE
+    assert np.linalg.norm(fit.equations @ a[:, None] - b[:, None]) <= 2 * equations._EXACT * NOISE_SCALE
     monkeypatch.setattr(equations, "_MOST_STEPS_EXACTLY", 3)
     with pytest.raises(ValueError, match=r"were not solved: after 3 steps .* times the tolerance is left.*no answer"):
         fit.equations.solved_exactly(b)
@@ -223,10 +226,14 @@ def test_tables_are_cut_into_blocks_that_hold_each_cell_once(fit: Posterior, mon
             monkeypatch.setattr(equations, name, value)
         covariance = FeatureCovariance.of(fit.features, fit.probabilities)
         every = np.arange(FEATURES.dimension)
-        inverses = Equations.of(covariance, FEATURES, 0.02, 1e-6).inverse.inverses
-        np.testing.assert_array_equal(np.sort(np.concatenate([every[part] for part, _ in inverses])), every)
-        whole = [inverse for _, outer in inverses for _, inverse in getattr(outer, "inverses", [(0, outer)])]
-        assert max(map(len, whole)) <= max(largest, together)
+        blocks = Equations.of(covariance, FEATURES, 0.02, 1e-6).inverse.blocks
+        np.testing.assert_array_equal(np.sort(np.concatenate([every[block.cells] for block in blocks])), every)
+        assert max(sizes_of(blocks)) <= max(largest, together)
+
+
+def sizes_of(blocks: list[Any]) -> list[int]:
+    """Of each block, or of its parts, how many cells are inverted at once."""
+    return [n for block in blocks for n in (sizes_of(block.inverse.blocks) if hasattr(block.inverse, "blocks") else [len(block.inverse)])]
 
 
 def left_after(steps: int, features: MarginFeatures, rows: Array) -> float:
@@ -270,8 +277,7 @@ def test_two_threads_sum_up_as_one_does(fit: Posterior, monkeypatch: pytest.Monk
 def test_blocks_are_smaller_where_cells_are_many(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(equations, "_MOST_ENTRIES", 40 * FEATURES.dimension)
     covariance = FeatureCovariance.of(fit.features, fit.probabilities)
-    inverses = Equations.of(covariance, FEATURES, 0.02, 1e-6).inverse.inverses
-    assert 20 < max(len(inverse) for _, outer in inverses for _, inverse in getattr(outer, "inverses", [(0, outer)])) <= 40
+    assert 20 < max(sizes_of(Equations.of(covariance, FEATURES, 0.02, 1e-6).inverse.blocks)) <= 40
 
 
 def test_many_questions_are_solved_for_in_blocks_of_columns(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
