@@ -196,8 +196,6 @@ class MeasuredErrors(ErrorModel):
     @property
     def features(self) -> Any:
         """(n, F) of the rows, as the posterior sees them."""
-        if self.posterior.on_points:
-            return self.posterior.features
         return kept(self.release, ("features", self.at.start), lambda: self.posterior.seen(self.rows))
 
     def measured_part(self, influence: Array) -> Array:

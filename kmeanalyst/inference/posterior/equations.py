@@ -33,39 +33,56 @@ _EXACT, _MOST_STEPS_EXACTLY = 1e-5, 10_000  # noise deviations that are left of 
 
 @dataclass(frozen=True, eq=False)
 class FeatureCovariance:
-    """C = Cov_p φ of rows, as an operator, and its diagonal; κ C + τ²I is solved with it."""
+    """C = Cov_p φ of rows, φ = H x, as an operator, and its diagonal; κ C + τ²I is solved with it."""
 
-    features: Any  # (n, F) sparse
+    shown: Any  # (n, F) sparse: x at the rows, of tables the indicators of cells
     transposed: Any  # (F, n) sparse
+    heights: Array  # (F,) diag H: with them the ones of indicators are in memory once
     weights: Array  # (n,) p
     mean: Array  # (F,)
     diagonal: Array  # (F,)
 
     @classmethod
     def of(cls, features: Any, weights: Array) -> FeatureCovariance:
+        """Of features (n, F) sparse, which are taken: of each coordinate the values that are not 0 become 1 if they are equal."""
+        heights = np.ones(features.shape[1])
+        heights[features.indices] = features.data
+        if alike := bool((heights[features.indices] == features.data).all()):
+            features.data[:] = 1.0
+        else:
+            heights[:] = 1.0
         transposed = features.T.tocsr()
-        mean = transposed @ weights
-        squares = csr_array((transposed.data**2, transposed.indices, transposed.indptr), transposed.shape)
-        return cls(features, transposed, weights, mean, squares @ weights - mean**2)
+        if alike:
+            transposed.data = features.data
+        squares = transposed if alike else csr_array((transposed.data**2, transposed.indices, transposed.indptr), transposed.shape)
+        mean = heights * (transposed @ weights)
+        return cls(features, transposed, heights, weights, mean, heights**2 * (squares @ weights) - mean**2)
 
     def __matmul__(self, A: Array) -> Array:
-        return self.with_features(_product(self.features, A)) - np.outer(self.mean, self.mean @ A)
+        return self.with_features(_product(self.shown, self.heights[:, None] * A)) - np.outer(self.mean, self.mean @ A)
 
     def at_rows(self, a: Array) -> Array:
         """aᵀ(φ − E_p φ) at the rows, (n,) or (n, k), of a (F,) or (F, k)."""
-        return _product(self.features, a) - self.mean @ a
+        return _product(self.shown, (self.heights * a.T).T) - self.mean @ a
 
     def with_features(self, values: Array) -> Array:
-        return _product(self.transposed, self.weights[:, None] * values)
+        return self.sums(self.weights[:, None] * values)
+
+    def sums(self, values: Array) -> Array:
+        """(F, k) Σ φ v over the rows, of values (n, k)."""
+        return self.heights[:, None] * _product(self.transposed, values)
 
     def within(self, block: Any) -> Array:
         """(k, k) C of some features: their numbers, or a slice within one table, of which each row is in one cell."""
-        mean = self.mean[block]
+        mean, heights = self.mean[block], self.heights[block]
         if isinstance(block, slice):
             return np.diag(self.diagonal[block] + mean**2) - np.outer(mean, mean)
         own = self.transposed[block]
         weighted = csr_array((own.data * self.weights[own.indices], own.indices, own.indptr), own.shape)
-        return (weighted @ own.T).toarray() - np.outer(mean, mean)
+        found = (weighted @ own.T).toarray()
+        found *= np.outer(heights, heights)
+        found -= np.outer(mean, mean)
+        return found
 
     def leading(self, most: int) -> Directions:
         """Eigenvectors of C of the largest eigenvalues, in descending order, those of 0 left out."""
@@ -249,8 +266,9 @@ class _Columns:
             values, vectors = np.linalg.eigh(correlation[np.ix_(those, those)])
             used = np.flatnonzero(values > _ROUNDING)[-_MOST_SHARED:]
             common[int(one)] = values[used], roots[:, those] @ (vectors[:, used] / np.sqrt(values[used]))
-        base = tuple(feature_map.kernel.columns)
-        return cls(covariance, covariance.features[:, cells], cells, joint, at, base, number[list(base)], common)
+        base, indicators = tuple(feature_map.kernel.columns), covariance.shown[:, cells]
+        indicators.data *= covariance.heights[cells][indicators.indices]
+        return cls(covariance, indicators, cells, joint, at, base, number[list(base)], common)
 
     def own(self, columns: Iterable[int], block: Any) -> tuple[Array, Array, Array]:
         """(s,) the indicators of these columns, (cells, s) the coefficients of what they explain of a block's features, and a root
@@ -259,9 +277,10 @@ class _Columns:
         own = sorted({self.base[j] for j in columns} & self.at.keys())
         functions = np.concatenate([np.arange(0), *(np.arange(self.at[j].start, self.at[j].stop) for j in own)]).astype(np.intp)
         inverse = _inverse_root(self.joint[np.ix_(functions, functions)])
-        mean, features = self.covariance.mean, self.covariance.transposed[block]
+        mean, heights = self.covariance.mean, self.covariance.heights[block]
         weighted = self.indicators[:, functions].multiply(self.covariance.weights[:, None]).tocsr()
-        root = ((features @ weighted).toarray() - np.outer(mean[block], mean[self.cells[functions]])) @ inverse
+        explained = heights[:, None] * (self.covariance.transposed[block] @ weighted).toarray()
+        root = (explained - np.outer(mean[block], mean[self.cells[functions]])) @ inverse
         return functions, root @ inverse.T, root
 
     def shared(self, related: tuple[int, ...], cells: Array, functions: Array) -> Array:
@@ -280,7 +299,7 @@ class _Columns:
         products -= own @ (inverse @ (inverse.T @ (own.T @ (p[:, None] * products))))
         weighted = p[:, None] * _centred(products, p)
         root = _inverse_root(products.T @ weighted, least)
-        return np.asarray(self.covariance.transposed[cells] @ weighted) @ root
+        return self.covariance.heights[cells, None] * (self.covariance.transposed[cells] @ weighted) @ root
 
 
 def _centred(values: Array, weights: Array) -> Array:

@@ -58,8 +58,8 @@ class Posterior:
     """A measurement and rows of a population: the errors of any question, as `MeasuredErrors` needs them.
 
     rows        (n, d) encoded.
-    features    (n, F) of the rows, of tables sparse, and `seen` (k, d) → (k, F) of others; target (F,) what was measured of their
-                mean, with even noise on each.
+    seen        (k, d) → (k, F) features of rows, of tables sparse; target (F,) what was measured of their mean, with even noise on
+                each.
     answers     (m,) the weights of the best answers; they sum to one, and some may be negative.
     second      (m,) what a second step would add to them.
     equations   κ C + τ²I around the rows, or around clouds of them.
@@ -70,7 +70,6 @@ class Posterior:
     """
 
     rows: Array
-    features: Any
     seen: Callable[[Array], Any]
     target: Array
     answers: Array
@@ -137,7 +136,7 @@ class Posterior:
         """
         f = np.sqrt(self.validation) * self.prior.draws(k, rng)
         noise = self.noise_scale * rng.standard_normal((len(self.target), k))
-        means = self.equations.covariance.transposed @ f + noise
+        means = self.equations.covariance.sums(f) + noise
         followed = self.equations.fitted(means)
         if self.columns is not None:
             followed = self.columns.calibrated(followed, self.columns.shares(means, 0.0))
@@ -170,7 +169,8 @@ class Posterior:
         return self._compatible_along(self.equations.covariance.leading(LEADING_DIRECTIONS).vectors)
 
     def _compatible_along(self, vectors: Array) -> CompatiblePopulations:
-        seen = np.asarray(self.features @ vectors)
+        covariance = self.equations.covariance
+        seen = covariance.at_rows(vectors) + covariance.mean @ vectors if self.clouds is None else self.seen(self.rows) @ vectors
         variances = self.probabilities @ (seen - self.probabilities @ seen) ** 2
         errors = np.sqrt(self.noise_scale**2 + variances / self.n_rows)
         return CompatiblePopulations(seen - vectors.T @ self.target, errors)

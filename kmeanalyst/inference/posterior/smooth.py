@@ -36,8 +36,7 @@ def around_clouds(measurement: Measurement, domain: Domain, points: Array, proba
     noise = max(measurement.noise_scale, _LEAST_NOISE * measurement.feature_map.norm_bound)  # as much as a fit can show
     m = int((np.diff(clouds.indptr) == 1).sum())  # clouds of one row, the first
     seen = _Seen.of(measurement.feature_map, rows[:m], reference[:m] / reference[:m].sum(), noise)
-    features, target = seen(rows), seen.vectors.T @ measurement.vector - seen.origin
-    A = clouds @ features
+    A, target = clouds @ seen(rows), seen.vectors.T @ measurement.vector - seen.origin
     problem = _Problem(A, target, np.log(reference), noise**2, measurement.n_rows)
     p, second, kappa, finest, determined = problem.with_spread_from_evidence()
     finest *= validation(determined, clouds.T @ p)
@@ -45,7 +44,7 @@ def around_clouds(measurement: Measurement, domain: Domain, points: Array, proba
     inverse = np.linalg.inv(kappa * _covariance(A, mass) + noise**2 * np.eye(A.shape[1]))
     equations = Equations(FeatureCovariance.of(csr_array(A), mass), kappa, noise**2, inverse)
     return Posterior(
-        rows, features, seen, target, p, second, equations, EvenDepartures(mass, finest, reference - mass), 1.0,
+        rows, seen, target, p, second, equations, EvenDepartures(mass, finest, reference - mass), 1.0,
         measurement.noise_scale, measurement.n_rows, clouds,
     )  # fmt: skip
 

@@ -40,8 +40,7 @@ def spread_from_independence(
     assert isinstance(measurement.feature_map, MarginFeatures)
     drawn = rows[systematic_indices(weights, n, rng)]
     independent = independent_rows(drawn, domain, measurement.feature_map.kernel, rng)
-    features = measurement.even_features(independent)
-    covariance = FeatureCovariance.of(features, np.full(n, 1 / n))
+    covariance = FeatureCovariance.of(measurement.even_features(independent), np.full(n, 1 / n))
     probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
     B = np.column_stack([measurement.with_even_noise(measurement.vector) - covariance.mean, probes])
     kappa, variance = _FIRST_SPREAD, measurement.noise_scale**2
@@ -85,8 +84,8 @@ def around_points(measurement: Measurement, domain: Domain, rows: Array, weights
 def posterior_around(
     measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float, allowed: AllowedCells | None = None
 ) -> Posterior:
-    features = measurement.even_features(rows)
-    covariance, target = FeatureCovariance.of(features, weights), measurement.with_even_noise(measurement.vector)
+    covariance = FeatureCovariance.of(measurement.even_features(rows), weights)
+    target = measurement.with_even_noise(measurement.vector)
     assert isinstance(measurement.feature_map, MarginFeatures)
     equations = Equations.of(covariance, measurement.feature_map, spread, measurement.noise_scale**2)
     b = spread * equations.solved_exactly(target - covariance.mean)
@@ -97,7 +96,7 @@ def posterior_around(
     shares = columns.shares(target[:, None], 1.0)
     answers, second = columns.calibrated(found, shares * np.array([1.0, 0.0])).T
     return Posterior(
-        rows, features, measurement.even_features, target, answers, second, equations,
+        rows, measurement.even_features, target, answers, second, equations,
         Interactions.of(measurement, rows, weights, spread), validation(determined, weights), measurement.noise_scale,
         measurement.n_rows, columns=columns,
     )  # fmt: skip

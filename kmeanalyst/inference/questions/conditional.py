@@ -227,11 +227,12 @@ def amplitudes(smooth: Smoother, at: Array) -> Amplitudes | None:
     exchanged = _exchanged(population.release, smooth.conditioning.names, fit.rows[drawn], rng)
     s = smooth.weight_function(at)[first + drawn]
     b = s / np.maximum((s**2).mean(axis=0), 1e-300)
-    moved = [(fit.features[drawn] - fit.seen(rows)).T @ b / len(drawn) for rows in exchanged]
+    features = model.features[first:]
+    moved = [(features[drawn] - fit.seen(rows)).T @ b / len(drawn) for rows in exchanged]
     D = share * np.mean(moved, axis=0)  # (K, q) E_(p−q) b φ
     weighted = fit.equations.solved(D)
     variance = 1 / (_PRIOR**-2 + np.einsum("kq,kq->q", D, weighted))
-    mean = variance * ((fit.target - fit.weights @ fit.features) @ weighted)
+    mean = variance * ((fit.target - fit.weights @ features) @ weighted)
     return Amplitudes(population, first + drawn, exchanged, b * s / len(drawn), mean, np.sqrt(variance))
 
 

@@ -49,7 +49,7 @@ def test_the_privacy_part_is_how_the_answer_follows_the_measurement(release, mon
     """a = d(pᵀh)/dy, by refitting two nearby measurements at the same κ, where no mass is taken elsewhere, nor N is small."""
     monkeypatch.setattr(smooth, "_OUTSIDE", 0.0)
     fit = around(release, replace(release.measurement, n_rows=10**9))
-    A, p = fit.clouds @ fit.features, fit.answers
+    A, p = fit.clouds @ fit.seen(fit.rows), fit.answers
     q = clouds_around(DOMAIN, release.encoded_points, view_weights(release, "probability"), np.random.default_rng(0))[2]
     dual = np.linalg.lstsq(np.column_stack([A, np.ones(len(A))]), np.log(p) - np.log(q), rcond=None)[0][:-1]
     posed = smooth._Problem(A, np.zeros(len(dual)), np.log(q), fit.noise_scale**2, fit.n_rows)

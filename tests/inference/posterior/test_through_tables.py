@@ -224,7 +224,7 @@ def test_tables_are_cut_into_blocks_that_hold_each_cell_once(fit: Posterior, mon
     for related, largest, together in ((0.85, 512, 2000), (0.3, 512, 2000), (0.3, 7, 0)):
         for name, value in (("_RELATED", related), ("_LARGEST", largest), ("_MOST_TOGETHER", together)):
             monkeypatch.setattr(equations, name, value)
-        covariance = FeatureCovariance.of(fit.features, fit.probabilities)
+        covariance = FeatureCovariance.of(fit.seen(fit.rows), fit.probabilities)
         every = np.arange(FEATURES.dimension)
         blocks = Equations.of(covariance, FEATURES, 0.02, 1e-6).inverse.blocks
         np.testing.assert_array_equal(np.sort(np.concatenate([every[block.cells] for block in blocks])), every)
@@ -233,7 +233,11 @@ def test_tables_are_cut_into_blocks_that_hold_each_cell_once(fit: Posterior, mon
 
 def sizes_of(blocks: list[Any]) -> list[int]:
     """Of each block, or of its parts, how many cells are inverted at once."""
-    return [n for block in blocks for n in (sizes_of(block.inverse.blocks) if hasattr(block.inverse, "blocks") else [len(block.inverse)])]
+    return [
+        n
+        for block in blocks
+        for n in (sizes_of(block.inverse.blocks) if hasattr(block.inverse, "blocks") else [len(block.inverse)])
+    ]
 
 
 def left_after(steps: int, features: MarginFeatures, rows: Array) -> float:
@@ -269,14 +273,14 @@ def test_two_threads_sum_up_as_one_does(fit: Posterior, monkeypatch: pytest.Monk
     A, covariance = np.random.default_rng(0).standard_normal((FEATURES.dimension, 3)), fit.equations.covariance
     by_one = covariance @ A, covariance.at_rows(A)
     monkeypatch.setattr(equations, "_WORTH_THREADS", 1)
-    assert len(equations._halves(covariance.features)) == 2
+    assert len(equations._halves(covariance.shown)) == 2
     np.testing.assert_array_equal(by_one[0], covariance @ A)
     np.testing.assert_array_equal(by_one[1], covariance.at_rows(A))
 
 
 def test_blocks_are_smaller_where_cells_are_many(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(equations, "_MOST_ENTRIES", 40 * FEATURES.dimension)
-    covariance = FeatureCovariance.of(fit.features, fit.probabilities)
+    covariance = FeatureCovariance.of(fit.seen(fit.rows), fit.probabilities)
     assert 20 < max(sizes_of(Equations.of(covariance, FEATURES, 0.02, 1e-6).inverse.blocks)) <= 40
 
 
