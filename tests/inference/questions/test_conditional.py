@@ -276,7 +276,7 @@ def test_the_mean_is_in_proportion_to_what_the_fit_leaves_and_the_deviation_is_n
     assert (before.deviation < conditional._PRIOR).all() and (before.deviation > 0).all()
     model = smooth.population.model
     fit = model.posterior
-    away = replace(fit, target=3 * fit.target - 2 * fit.weights @ fit.features)
+    away = replace(fit, target=3 * fit.target - 2 * fit.weights @ fit.seen(fit.rows))
     further = replace(smooth, population=replace(smooth.population, model=replace(model, posterior=away)))
     found = conditional.amplitudes(further, smooth.at(np.array(GIVEN)[:, None]))
     np.testing.assert_allclose(found.mean, 3 * before.mean, rtol=1e-9)
