@@ -18,7 +18,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.kernels.margins import MarginFeatures
 
-_MOST_ALONE, _LARGEST, _MOST_TOGETHER = 600, 512, 2000  # cells of single columns, of a part of one table, of any block
+_LARGEST, _MOST_TOGETHER = 512, 2000  # cells of a part of one table, of any block
 _MOST_ENTRIES = 90_000_000  # of all blocks: they are smaller where cells are many
 _RELATED = 0.85  # canonical correlation of columns whose tables are one block of the preconditioner
 _MOST_SHARED, _EXPLAINED = 60, 1e-6  # functions that tables of a larger block share; share of variance that is rounding
@@ -116,14 +116,11 @@ def _halves(matrix: Any) -> tuple[Any, ...]:
     return parts
 
 
-def _product(matrix: Any, A: Any) -> Array:
-    def product(part: Any) -> Array:
-        found = part @ A
-        return found if isinstance(found, np.ndarray) else found.toarray()
-
+def _product(matrix: Any, A: Array) -> Array:
     if len(parts := _halves(matrix)) == 1:
-        return product(matrix)
-    return np.concatenate(list(_threads(os.getpid()).map(product, parts)))  # each row is summed up as it would be by one
+        return np.asarray(matrix @ A)
+    found = _threads(os.getpid()).map(lambda part: part @ A, parts)
+    return np.concatenate(list(found))  # each row is summed up as it would be by one
 
 
 @cache
