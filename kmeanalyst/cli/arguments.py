@@ -68,7 +68,9 @@ reading_options = (  # of every command that reads a .kme file
 )
 
 
-def on_release(name: str, short: str, *parts: Part, work: str, check: Command | None = None) -> Callable[[Command], click.Command]:
+def on_release(
+    name: str, short: str, *parts: Part, work: str, check: Command | None = None, table: bool = False
+) -> Callable[[Command], click.Command]:
     """A command on the release FILE.kme, with these arguments and options.
 
     The function gets the release and the choices, and path and on_progress if it names them: of SAMPLE and --from the source
@@ -77,6 +79,7 @@ def on_release(name: str, short: str, *parts: Part, work: str, check: Command | 
 
     work    what is said to be going on.
     check   called with the choices before the release is opened.
+    table   whether FILE.kme may be a table of rows, which the function gets by its path.
     """
 
     def make(function: Command) -> click.Command:
@@ -88,16 +91,15 @@ def on_release(name: str, short: str, *parts: Part, work: str, check: Command | 
                 check(**choices)
             if choices.get("output") is not None:
                 check_not_read(choices["output"], release_path, choices.get("sample_path"))
-            two_tables = "compared" in choices and is_table(release_path)
-            release: Any = release_path if two_tables else open_release(release_path)
+            release: Any = release_path if table and is_table(release_path) else open_release(release_path)
             if "sample_path" in choices:
                 if "renames" in choices:
                     choices["own"] = _own(choices.pop("renames"), choices.pop("recodes"))
                 if "compared" in choices:
                     choices["own"]["columns"] = column_names(choices.pop("compared"))
-                named_sample, table = choices.pop("sample_path"), choices.pop("from_table")
-                is_release = sample_argument in parts and table is None and named_sample.endswith(".kme")
-                choices["source"] = open_release(named_sample) if is_release else _sample_named(named_sample, table)
+                named_sample, from_table = choices.pop("sample_path"), choices.pop("from_table")
+                is_release = sample_argument in parts and from_table is None and named_sample.endswith(".kme")
+                choices["source"] = open_release(named_sample) if is_release else _sample_named(named_sample, from_table)
             with working(work) as on_progress:
                 about = {"path": release_path, "on_progress": on_progress}
                 text, fields = function(release, **choices, **{k: v for k, v in about.items() if k in named})
@@ -130,7 +132,7 @@ def open_release(path: str) -> Release:
     if is_table(path):
         raise ValueError(
             f"{one_line(path)} is a table of rows, and a release was expected here. Name a .kme file; two tables are tested "
-            "by mmd-test and compare, and a release of a table is made by release-side publish."
+            "by mmd-test, and a release of a table is made by release-side publish."
         )
     return _opened(read_release, path)
 

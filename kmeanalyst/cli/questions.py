@@ -276,7 +276,7 @@ _false_alarm_option = arguments.level_option(0.05, "Probability of a false alarm
 
 @arguments.on_release(
     "mmd-test", "Is a sample from the release's population?",
-    arguments.sample_argument, _false_alarm_option, arguments.columns_option, *arguments.own_options, work="testing",
+    arguments.sample_argument, _false_alarm_option, arguments.columns_option, *arguments.own_options, work="testing", table=True,
 )  # fmt: skip
 def mmd_test_command(release: Release, source: Any, level: float, own: Any) -> arguments.Answer:
     """Test whether SAMPLE (a table, or another .kme) comes from the population of the release, or of the table, in FILE.
@@ -303,9 +303,7 @@ def mmd_test_command(release: Release, source: Any, level: float, own: Any) -> a
     arguments.columns_option, *arguments.own_options, work="comparing",
 )  # fmt: skip
 def compare(release: Release, source: Any, level: float, top: int, own: Any) -> arguments.Answer:
-    """Test whether SAMPLE (a table or another .kme, as of mmd-test) is from FILE's population, and show where they differ.
-
-    FILE may be a table too: the rows of both are then relabelled.
+    """Test whether SAMPLE (a table or another .kme, as of mmd-test) is from the release's population, and show where they differ.
 
     \b
     Examples:
@@ -316,7 +314,7 @@ def compare(release: Release, source: Any, level: float, top: int, own: Any) -> 
     from kmeanalyst.release import Release
     from kmeanalyst.sources.tables import read_table
 
-    sample = source if isinstance(source, Release) else read_table(source, getattr(release, "domain", None))
+    sample = source if isinstance(source, Release) else read_table(source, release.domain)
     comparison = compare_rows(release, sample, level=level, **own)
     return lambda: comparison.to_text(top), comparison.to_dict
 

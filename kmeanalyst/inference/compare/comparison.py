@@ -7,7 +7,7 @@ differences, answer the second. All of them account for the privacy noise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from html import escape
 from itertools import combinations
@@ -17,15 +17,12 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.compare.functionals import Seen, differences_seen, holm
-from kmeanalyst.inference.compare.two_tables import RELABELLED, relabelled_sets
 from kmeanalyst.inference.estimate.estimate import pictured, z_of
 from kmeanalyst.inference.questions.expectation import expectation, probability
 from kmeanalyst.inference.two_sample.differences import differences_of
-from kmeanalyst.inference.two_sample.distance import columns_by_name, drafted, named_columns, typed
 from kmeanalyst.inference.two_sample.mmd_test import alone, counts_tables, mmd_test
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.sides import SampleRows, measured_side
-from kmeanalyst.inference.two_sample.without_noise import test_without_noise
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
@@ -42,10 +39,8 @@ _WIDEST = 24  # characters of a cell
 
 def verdict(comparison: Comparison) -> str:
     first, second = comparison.sides
-    nothing = "no difference that this release can show" if first == "release" else "no difference found"
-    outcome = f"{first} and {second} differ" if comparison.differs else nothing
+    outcome = f"{first} and {second} differ" if comparison.differs else "no difference that this release can show"
     noise = "privacy noise included" if comparison.overall.noise_aware else "privacy noise not known"
-    noise = noise if first == "release" else "rows without privacy noise"
     return f"{outcome} (p = {comparison.pvalue:.3g}, level {comparison.level:g}; {noise})"
 
 
@@ -106,7 +101,7 @@ class Comparison:
                  first that are most standard errors.
     level        of the verdicts.
     notes        what a reader should know.
-    sides        what is compared, as columns of `differences` are named: "first" and "second" of two tables of rows.
+    sides        what is compared, as columns of `differences` are named.
 
     >>> comparison.differs  # of ka.compare(release, sample.assign(age=sample["age"] + 5))
     True
@@ -183,12 +178,11 @@ class Comparison:
 
 
 def compare(
-    release: ReleaseData | Any, sample: Any, *, level: float = 0.05, columns: Sequence[str] | None = None, rename: Rename = None,
+    release: ReleaseData, sample: Any, *, level: float = 0.05, columns: Sequence[str] | None = None, rename: Rename = None,
     recode: Recode = None,
 ) -> Comparison:  # fmt: skip
     """Test whether a sample, or a second release, is from a release's population, and show where they differ.
 
-    release   or a table of rows: two are compared by relabelling their rows, in memory, with adjusted p-values of .002 or more.
     sample    as of `mmd_test`, but rows that can be read once only are refused; independent of the table's rows.
     columns, rename, recode   as of `mmd_test`.
     level     of the verdicts: the probability of any false alarm where both have one population; in (0, 1).
@@ -204,8 +198,10 @@ def compare(
     if isinstance(sample, ReleaseData) and not isinstance(release, ReleaseData):
         raise ValueError("compare takes a release first and rows second. Exchange them.")
     if not isinstance(release, ReleaseData):
-        first = translated(typed(release), None, None, columns)
-        return _of_two_tables(first, translated(typed(sample), rename, recode, columns), level)
+        raise ValueError(
+            "compare is of a release with rows, or with another release: its tests are about what a release measured. For two "
+            "tables of rows ka.mmd_test(x, y) tests whether they are from one population; with columns=[name] in one column."
+        )
     known, release, sample = release.columns.names, marginal(release, columns), translated(sample, rename, recode)
     about = alone(release, columns)
     other = marginal(sample, columns) if isinstance(sample, ReleaseData) else SampleRows(release, sample, known)
@@ -230,32 +226,12 @@ def compare(
     tests = [found.get(own, Seen(1.0, 0.0)) for own in [*((j,) for j in range(len(release.domain))), *tested]]
     family = holm(np.array([overall.pvalue, *(one.pvalue for one in tests)], dtype=float))
     theirs = _released(other) if isinstance(other, ReleaseData) else _summed(other.blocks(), release.domain)
-    names = ("release", "second release" if isinstance(other, ReleaseData) else "sample")
-    return _comparison(overall, tests, tested, family, level, (_released(release), theirs), names)
-
-
-def _of_two_tables(first: Any, second: Any, level: float) -> Comparison:
-    """The overall test and those of columns and pairs each have half of the level."""
-    overall = test_without_noise(first, second, None, RELABELLED, 0)
-    rows, others, domain, about = drafted(*columns_by_name(*map(named_columns, (first, second))), None)
-    found = relabelled_sets(rows, others, domain)
-    family = np.minimum(2 * np.array([overall.pvalue, *(adjusted for _, adjusted in found.values())]), 1.0)
-    tests, pairs = [Seen(own, np.nan) for own, _ in found.values()], [own for own in found if len(own) == 2]
-    overall = replace(overall, notes=tuple(dict.fromkeys((*overall.notes, *about))))
-    sides = _summed([rows], domain), _summed([others], domain)
-    return _comparison(overall, tests, pairs, family, level, sides, ("first", "second"))
-
-
-def _comparison(
-    overall: TestResult, tests: Sequence[Seen], pairs: Sequence[tuple[int, ...]], family: Array, level: float,
-    sides: tuple[_Quantities, _Quantities], names: tuple[str, str],
-) -> Comparison:  # fmt: skip
-    """From p-values of each column and of these pairs, and adjusted ones of all tests (the overall one first)."""
-    own_columns, of_pairs = _tables_of(tests, [column.name for column, _ in sides[0]], pairs, family[1:], level)
-    lines, more = _standardised_differences(*sides, names)
+    sides = ("release", "second release" if isinstance(other, ReleaseData) else "sample")
+    own_columns, pairs = _tables_of(tests, release.domain.names, tested, family[1:], level)
+    lines, more = _standardised_differences(_released(release), theirs, sides)
     return Comparison(
-        overall=overall, adjusted=float(family[0]), pvalue=float(np.nanmin(family)), columns=own_columns, pairs=of_pairs,
-        differences=lines, level=level, notes=(*overall.notes, *more, *_notes(own_columns, len(pairs))), sides=names,
+        overall=overall, adjusted=float(family[0]), pvalue=float(np.nanmin(family)), columns=own_columns, pairs=pairs,
+        differences=lines, level=level, notes=(*overall.notes, *more, *_notes(own_columns, len(pairs))), sides=sides,
     )  # fmt: skip
 
 
@@ -379,11 +355,12 @@ def natural(column: Column, encoded: Array) -> Array:
     return column.decode(encoded).to_numpy(dtype=float, na_value=np.nan)
 
 
+_OfRelease = Sequence[tuple[Column, _Released]]
 _Quantities = Sequence[tuple[Column, _Sums | _Released]]
 _Line = tuple[str, str, float, float, float, float]
 
 
-def _released(release: ReleaseData) -> _Quantities:
+def _released(release: ReleaseData) -> _OfRelease:
     return [(column, _Released(release, column)) for column in release.domain.columns]
 
 
@@ -396,7 +373,7 @@ def _summed(blocks: Iterable[Array], domain: Domain) -> _Quantities:
     return sums
 
 
-def _standardised_differences(ours: _Quantities, theirs: _Quantities, sides: tuple[str, str]) -> tuple[pd.DataFrame, list[str]]:
+def _standardised_differences(ours: _OfRelease, theirs: _Quantities, sides: tuple[str, str]) -> tuple[pd.DataFrame, list[str]]:
     """Every mean, share of a level and share of missing cells on both sides, and notes: see Comparison.
 
     Standard errors of releases' values are those of Release.expectation.
@@ -408,7 +385,7 @@ def _standardised_differences(ours: _Quantities, theirs: _Quantities, sides: tup
     return frame.iloc[order].reset_index(drop=True), notes
 
 
-def _lines_of(column: Column, own: _Sums | _Released, other: _Sums | _Released, notes: list[str]) -> Iterator[_Line]:
+def _lines_of(column: Column, own: _Released, other: _Sums | _Released, notes: list[str]) -> Iterator[_Line]:
     if isinstance(column, Categorical):
         most = np.argsort(-other.counts, kind="stable")[:_MOST_LEVELS]
         if len(most) < len(other.counts):
@@ -432,7 +409,7 @@ def _share(name: str, what: str, own: _Share, other: _Share) -> _Line:
     return (name, what, value, share, *_over(value - share, total, np.sqrt(variance)))
 
 
-def _mean(name: str, own: _Sums | _Released, other: _Sums | _Released, notes: list[str]) -> _Line:
+def _mean(name: str, own: _Released, other: _Sums | _Released, notes: list[str]) -> _Line:
     """Means of the numbers that are there, over the root of the mean of both variances."""
     try:
         (value, error, spread), (mean, its_error, variance) = own.moments(), other.moments()

@@ -163,14 +163,14 @@ def read_pair(a: Sample, b: Sample, kernel: Kernel | None = None) -> Pair:
     """
     (a, u), (b, v) = (_points_and_weights(side) for side in (a, b))
     if isinstance(a, pd.DataFrame) and isinstance(b, pd.DataFrame):
-        a, b = columns_by_name(a, b)
+        a, b = _columns_by_name(a, b)
     a, b = (side.infer_objects() if isinstance(side, pd.DataFrame) else side for side in (a, b))
     about = []
     if isinstance(a, pd.DataFrame) and isinstance(b, pd.DataFrame):
         running = [name for name in a.columns if _is_running(a[name]) and _is_running(b[name])]
         about = [f"{name} looks like a running number of the rows; leave it out with columns=[...]" for name in running]
     if not (_is_numbers(a, kernel) and _is_numbers(b, kernel)):
-        x, y, domain, notes = drafted(a, b, kernel)
+        x, y, domain, notes = _drafted(a, b, kernel)
         return Pair(x, u, y, v, table_kernel(domain), (*about, *notes))
     x, y = _numbers(a), _numbers(b)
     _check_like_columns(x, y)
@@ -191,7 +191,7 @@ def _is_running(cells: pd.Series) -> bool:
     return bool(whole and cells.is_monotonic_increasing and cells.is_unique)
 
 
-def columns_by_name(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _columns_by_name(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     a, b = (side.rename(columns=str) for side in (a, b))
     for side, other, which in ((a, b, "second"), (b, a, "first")):
         repeated = sorted(name for name, count in Counter(side.columns).items() if count > 1)
@@ -204,11 +204,6 @@ def columns_by_name(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.
                 "Add them, or drop them from the other."
             )
     return a, b[list(a.columns)]
-
-
-def named_columns(side: Any) -> pd.DataFrame:
-    """A side without column names as a DataFrame, numbered."""
-    return side.infer_objects() if isinstance(side, pd.DataFrame) else pd.DataFrame(_numbers(side)).rename(columns=str)
 
 
 def _is_numbers(side: Any, kernel: Kernel | None) -> bool:
@@ -229,7 +224,7 @@ def _numbers(side: Any) -> Array:
     return rows
 
 
-def drafted(a: Any, b: Any, kernel: Kernel | None) -> tuple[Array, Array, Domain, tuple[str, ...]]:
+def _drafted(a: Any, b: Any, kernel: Kernel | None) -> tuple[Array, Array, Domain, tuple[str, ...]]:
     if not (isinstance(a, pd.DataFrame) and isinstance(b, pd.DataFrame)):
         raise ValueError(
             "one side has text, dates or missing cells and the other has no column names, so cells cannot be matched. "

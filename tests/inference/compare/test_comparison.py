@@ -13,7 +13,7 @@ from scipy.stats import norm
 from simulated_releases import measured_release, measurement_of
 
 import kmeanalyst as ka
-from kmeanalyst.inference.compare import comparison, functionals, two_tables
+from kmeanalyst.inference.compare import comparison, functionals
 from kmeanalyst.inference.compare.functionals import Seen
 from kmeanalyst.inference.two_sample import column_functions
 from kmeanalyst.inference.two_sample.differences import difference_along, differences_of
@@ -444,39 +444,3 @@ def test_a_column_of_one_level_has_no_test_and_takes_none_from_the_others(method
     alone = pd.Series([found.overall.pvalue, found.columns.loc["x", "pvalue"], *found.pairs["pvalue"]]).dropna()
     assert found.pvalue == min(1.0, len(alone) * alone.min()) and len(alone) < 4
     assert found.to_dict()["columns"][1]["pvalue"] is None
-
-
-def test_two_tables_hold_the_level_of_the_family_and_show_what_moved():
-    """60 pairs: of 5 % more than 9 come with probability 1e-3; rows of one population, and then one column or one relation less."""
-    rng, alarms = np.random.default_rng(5), 0
-    for _ in range(60):
-        found = two_tables.relabelled_sets(population(80, rng), population(40, rng), DOMAIN)
-        alarms += min(adjusted for _, adjusted in found.values()) <= 0.05
-    assert alarms <= 9
-    levels = Domain(tuple(Categorical(name=name, levels=("no", "yes")) for name in "ab"))
-    rare, often = ((rng.random((n, 2)) < p).astype(float) for n, p in ((3000, 0.3), (400, 0.6)))
-    both = two_tables.relabelled_sets(rare, often, levels)  # independent in each: their product is explained
-    assert both[0,][1] == both[1,][1] == 0.001 and both[0, 1][0] > 0.01
-    scaled = two_tables._about_normal(rng.chisquare([[1], [12]], (2, 4000)))
-    np.testing.assert_allclose([*scaled.mean(axis=1), *scaled.std(axis=1)], [0, 0, 1, 1], atol=0.15)
-    first, moved, tied = (DOMAIN.decode(population(600, rng, **how)) for how in ({}, {"shift": 0.4}, {"tie": 0.6}))
-    shifted = ka.compare(first, moved)
-    assert list(shifted.columns.index[shifted.columns["differs"]]) == ["x"] and not shifted.pairs["differs"].any()
-    related = ka.compare(first, tied)
-    assert related.pairs.loc[related.pairs["differs"], ["first", "second"]].to_numpy().tolist() == [["x", "city"]]
-    assert not related.columns["differs"].any() and repr(related).startswith("first and second differ (p = 0.002")
-
-
-def test_two_tables_are_read_from_files_and_their_differences_are_those_of_their_rows(tmp_path):
-    rng = np.random.default_rng(6)
-    first, second = (DOMAIN.decode(population(n, rng)) for n in (90, 70))
-    first.to_csv(tmp_path / "a.csv", index=False)
-    second.rename(columns={"x": "y"}).to_csv(tmp_path / "b.csv", index=False)
-    found = ka.compare(tmp_path / "a.csv", tmp_path / "b.csv", columns=["x", "city"], rename={"y": "x"})
-    line = found.differences.set_index(["column", "quantity"]).loc["x", "mean"]
-    assert (line["first"], line["second"]) == (pytest.approx(first["x"].mean()), pytest.approx(second["x"].mean()))
-    error = np.hypot(*(own["x"].std() / np.sqrt(len(own)) for own in (first, second)))
-    assert line["standard_error"] == pytest.approx(error / np.sqrt((first["x"].var() + second["x"].var()) / 2))
-    assert list(found.columns.index) == ["x", "city"] and found.to_text().startswith("no difference found")
-    values = rng.normal(size=(50, 2))
-    assert not ka.compare(values, rng.normal(size=(40, 2))).differs and ka.compare(values, values + 2).differs

@@ -204,9 +204,9 @@ def test_two_tables_have_one_type_a_column_in_python_and_on_the_command_line(tmp
         assert CliRunner().invoke(main, ["mmd-test", *paths[:2], *options]).exit_code == code
     with pytest.raises(ValueError, match=r"wrad: .*Did you mean ward\?"):
         ka.mmd_test(*paths[:2], columns=["wrad"])
-    compared, asked = (CliRunner().invoke(main, [command, *paths[:2]]) for command in ("compare", "expect"))
-    assert compared.exit_code == 0 and compared.output.startswith("first and second differ (p = 0.002")
-    assert asked.exit_code == 1 and "two tables" in asked.output
+    for command in ("compare", "expect"):
+        asked = CliRunner().invoke(main, [command, *paths[:2]])
+        assert asked.exit_code == 1 and "two tables are tested by mmd-test, and" in asked.output
 
 
 def test_codes_with_leading_zeros_are_compared_as_texts(tmp_path):
