@@ -172,17 +172,15 @@ def _sdnist(release: Release, name: str, folder: str, frame: pd.DataFrame) -> ar
     return command, lambda: {"output": files, "rows": len(frame), "labels": labels}
 
 
-def _check_drawing(
-    columns: tuple[str, ...], output: str | None, bins: int | None, sample_path: str | None, where: str | None, **_: Any
-) -> None:
-    of_one = {"--bins": bins, "--sample": sample_path, **({} if columns else {"--where": where})}
-    given = [name for name, value in of_one.items() if value is not None]
-    if len(columns) > 2:
-        raise click.UsageError(f"a drawing is of one column or two, got {len(columns)}. Name some of them.")
-    if len(columns) != 1 and given:
+def _check_drawing(columns: tuple[str, ...], output: str | None, bins: int | None, sample_path: str | None, **_: Any) -> None:
+    given = [name for name, value in {"--bins": bins, "--sample": sample_path}.items() if value is not None]
+    if len(columns) not in (1, 2):
         raise click.UsageError(
-            f"{given[0]} is for the drawing of one column, got {len(columns)} columns. Name one, or leave it out."
+            f"a drawing is of one column or two, got {len(columns)}. Name one or two, or make the report, which shows all columns: "
+            "kmeanalyst report FILE.kme"
         )
+    if len(columns) == 2 and given:
+        raise click.UsageError(f"{given[0]} is for the drawing of one column, got 2 columns. Name one, or leave it out.")
     from kmeanalyst.plots.style import format_of
 
     if output is not None:
@@ -190,7 +188,7 @@ def _check_drawing(
 
 
 @arguments.on_release(
-    "plot", "Draw all columns, one or two, with errors.", argument("columns", "[COLUMN [COLUMN]]", None, nargs=-1),
+    "plot", "Draw one column or two, with errors.", argument("columns", "COLUMN [COLUMN]", None, nargs=-1),
     arguments.output_option("FIG.png", "File to write: .png, .pdf, .svg. By default FILE-COLUMN.png here.", required=False),
     option("--bins", "Number of equal ranges of a histogram of numbers.", click.IntRange(min=1)),
     option("--where", "Only rows for which this condition holds."),
@@ -202,14 +200,11 @@ def plot_command(
 ) -> arguments.Answer:  # fmt: skip
     """Draw a column's histogram or the table of two columns, with the errors of all numbers.
 
-    Without a column: the overview, a histogram of each column and the strongest relations.
-
     Whiskers and hatching are intervals at --level; the caption says N, ε, δ and the weights. Series differ in form as
     well as in colour.
 
     \b
     Examples:
-      kmeanalyst plot adult.kme
       kmeanalyst plot adult.kme age --output age.png
       kmeanalyst plot adult.kme age --sample my_sample.csv --output age.pdf
       kmeanalyst plot adult.kme income --where "sex == 'Female'" --output income.png
@@ -223,7 +218,7 @@ def plot_command(
     output = output or re.sub(r"[^\w.-]+", "_", "-".join([Path(path).stem, *columns])) + ".png"
     sample = None if source is None else read_table(source, release.domain)
     notes = [] if sample is None else as_release(release, sample)[1]
-    kind = ("overview", "histogram", "table")[len(columns)]
+    kind = "histogram" if len(columns) == 1 else "table"
     given = {name: value for name, value in {"bins": bins, "sample": sample}.items() if value is not None}
     save(_draw(release, kind, columns, asked | given), output)
     for text in notes:
@@ -246,9 +241,6 @@ def _draw(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str
     from kmeanalyst.plots.joint import SIZE_OF_TABLE
     from kmeanalyst.plots.style import new_figure
 
-    if kind == "overview":
-        plots.overview(release, view=asked["view"], level=asked["level"], figure=(figure := new_figure()))
-        return figure
     figure = new_figure(size_of_histogram(release.columns[columns[0]]) if kind == "histogram" else SIZE_OF_TABLE)
     getattr(plots, kind)(release, *columns, **asked, ax=figure.add_subplot())
     return figure

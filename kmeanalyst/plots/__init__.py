@@ -9,6 +9,5 @@ form as well as in colour: a grey print and colour-blind readers distinguish the
 
 from kmeanalyst.plots.distributions import histogram
 from kmeanalyst.plots.joint import table
-from kmeanalyst.plots.overview import overview
 
-__all__ = ["histogram", "overview", "table"]
+__all__ = ["histogram", "table"]

@@ -252,9 +252,7 @@ class Release(ReleaseData):
         self, column: str | None = None, other: str | None = None, *, where: Condition = None, view: View | None = None,
         level: float = 0.95, ax: Axes | None = None,
     ) -> Axes:  # fmt: skip
-        """Draw a column's histogram, or the table of two columns, on Axes; returns them. More kinds: `kmeanalyst.plots`.
-
-        Without a column the overview: all distributions, and the strongest relations, in a figure of their own.
+        """Draw a column's histogram, or the table of two columns, on Axes; returns them. More options: `kmeanalyst.plots`.
 
         >>> axes = release.plot("age")
         >>> axes.figure.savefig("age.png")
@@ -262,11 +260,10 @@ class Release(ReleaseData):
         from kmeanalyst import plots
 
         if column is None:
-            if (other, where, ax) != (None, None, None):
-                raise ValueError(
-                    "the overview is of all columns and has a figure of its own. Name a column, or leave where and ax out."
-                )
-            return plots.overview(self, view=view, level=level)
+            raise ValueError(
+                f"a release has {len(self.columns)} columns, and one or two are drawn. Name a column: plot(NAME); or make the "
+                "report, which shows all of them: report('report.html')."
+            )
         if other is None:
             return plots.histogram(self, column, where=where, view=view, level=level, ax=ax)
         return plots.table(self, column, other, where=where, view=view, level=level, ax=ax)

@@ -12,12 +12,12 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
-    "kmeanalyst/cli": 1_566,
-    "kmeanalyst/inference": 13_841,
+    "kmeanalyst/cli": 1_558,
+    "kmeanalyst/inference": 13_836,
     "kmeanalyst/kernels": 3_235,
     "kmeanalyst/learning": 2_860,
-    "kmeanalyst/plots": 771,
-    "kmeanalyst/release": 437,
+    "kmeanalyst/plots": 710,
+    "kmeanalyst/release": 434,
     "kmeanalyst/releases": 10_983,
     "kmeanalyst/report": 1_273,
     "kmeanalyst/representation": 4_782,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_149,
     "release_side/publishing": 3_116,
     "release_side/quality": 1_442,
-    "tests": 48_612,
+    "tests": 48_593,
 }
 
 

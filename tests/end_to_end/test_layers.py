@@ -156,7 +156,7 @@ PROBES = [
     ("kmeanalyst/releases/domain/domain.py", "def f():\n    import kmeanalyst.representation.represent", True),
     ("kmeanalyst/releases/release.py", "class A:\n    def f(self):\n        import kmeanalyst.inference", True),
     ("kmeanalyst/releases/release.py", "if TYPE_CHECKING:\n    import kmeanalyst.inference.estimate", True),
-    ("kmeanalyst/inference/compare/comparison.py", "def f():\n    from kmeanalyst.plots import overview", True),
+    ("kmeanalyst/inference/compare/comparison.py", "def f():\n    from kmeanalyst.plots import histogram", True),
     ("kmeanalyst/learning/digest.py", "from kmeanalyst.release import Release", True),
     ("kmeanalyst/release.py", "def f():\n    from kmeanalyst import plots", False),
     ("kmeanalyst/plots/joint.py", "from kmeanalyst.inference import estimate", False),

@@ -142,25 +142,6 @@ def test_atoms_among_ranges_of_different_widths_have_a_scale_of_their_own():
     assert right._functions[0](max(heights)) == pytest.approx(0.6)  # what the scale says there
 
 
-def test_the_overview_has_every_column_and_the_strongest_relations():
-    a, b, c = np.random.default_rng(5).normal(size=(3, 300))
-    release, figure = weighted(a=a, b=b, down=-a, near=a + b, c=c), new_figure()
-    relations = plots.overview(release, figure=figure)
-    assert relations.figure is figure and [ax.get_title() for ax in figure.axes[:-1]] == ["a", "b", "down", "near", "c"]
-    names = [text.get_text().strip() for text in relations.texts]
-    assert names[0] == "a × down (correlation)" and not any("c ×" in name or "× c " in name for name in names)
-    assert relations.patches[0].get_width() == pytest.approx(-1) and len(relations.patches) == len(names) == 4
-    assert "no privacy noise is known" in figure.get_suptitle()
-
-
-def test_a_plot_without_a_column_is_the_overview(mixed_release):
-    from matplotlib import pyplot
-
-    ax = mixed_release.plot()
-    assert len(ax.figure.axes) == 1 + len(mixed_release.columns) and "N = 2,000" in ax.figure.get_suptitle()
-    pyplot.close("all")
-
-
 def test_a_file_of_a_drawing_says_in_words_what_it_shows(numeric_release, tmp_path):
     from PIL import Image
 
@@ -269,7 +250,7 @@ DRAWN: dict[str, Callable[[Release, Any], Any]] = {
 
 
 def test_every_drawing_is_in_the_list_below():
-    assert set(DRAWN) == set(plots.__all__) - {"overview"}
+    assert set(DRAWN) == set(plots.__all__)
 
 
 def test_axes_in_are_axes_out_and_pyplot_knows_no_figure_and_the_caption_states_the_guarantee(numeric_release):

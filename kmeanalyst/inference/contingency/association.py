@@ -146,11 +146,6 @@ def associations(
     return found
 
 
-def strongest(found: Sequence[Association]) -> list[Association]:
-    """Those distinguished from none, the strongest first."""
-    return sorted((one for one in found if one.distinguished), key=lambda one: -abs(one.value))
-
-
 class _Pairs:
     def __init__(self, release: ReleaseData, view: View) -> None:
         self.release = release
