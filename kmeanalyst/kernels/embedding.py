@@ -137,6 +137,6 @@ class KernelMean:
         """‖self − other‖: the maximum mean discrepancy of the two weighted samples.
 
         >>> release.embedding.distance(release.thin(50).embedding)
-        0.04985...
+        0.0470...
         """
         return float(np.sqrt(self.squared_distance(other)))

@@ -157,7 +157,7 @@ class Release(ReleaseData):
 
         >>> small = release.thin(50)
         >>> len(small), small.mean("age")
-        (50, age: 38.64 ± 0.51 (95 %: 37.65 to 39.64; privacy 0.27, sampling 0.18, resolution 0.39) [1 note])
+        (50, age: 38.57 ± 0.44 (95 %: 37.70 to 39.43; privacy 0.28, sampling 0.18, resolution 0.29))
         """
         from kmeanalyst.representation.thinning import thin
 

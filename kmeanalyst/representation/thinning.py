@@ -1,11 +1,11 @@
 """Fewer points for the same embedding: n points with weights v whose Σ v_i k(z_i, ·) is near μ = Σ w_m k(z_m, ·). Post-processing.
 
     uniform       v = 1/n                herding (Chen, Welling & Smola 2010), then exchanges until none helps
-    probability   v ≥ 0, Σ v = 1         fully corrective Frank–Wolfe (Bach, Lacoste-Julien & Obozinski 2012), many points a step
+    probability   v ≥ 0, Σ v = 1         orthogonal matching pursuit (f/P-greedy: Müller & Schaback 2009), then all weights fitted
     signed        Σ|v| ≤ max(1, Σ|w|)    likewise, with this bound
 
-The last two add points of steepest descent, fit all weights (`convex_fit`), and remove those whose loss costs least, as long as
-that helps. Each kind starts from the result of the one before it, so that a kind with more freedom is never further away.
+In the last two, points of small weight are then replaced by a further pursuit, fewer at a time, where that helps. Each kind also
+fits the points of the one before it, so that a kind with more freedom is never further away.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Literal, TypeVar
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
@@ -28,16 +27,13 @@ from kmeanalyst.representation.weights.convex_fit import PROBABILITIES, ConvexSe
 
 ThinWeights = Literal["probability", "uniform", "signed"]
 THIN_WEIGHTS: tuple[ThinWeights, ...] = ("uniform", "probability", "signed")
-_Weighted = tuple[Array, Array]  # indices (n,) and weights (n,)
-_GROW = 1.0  # of n, the points that are added at first; half as many where these did not help
-_MOST_ATTEMPTS = 12
+_MOST_PASSES = 12
 _ENOUGH = 1e-3  # a smaller share of the squared distance is no gain
 MOST_STEPS = 300_000_000_000  # steps of the kernel: 50 000 distinct points of 20 columns take 2.7·10¹¹
 MOST_NUMBERS = 250_000_000  # n × distinct points: kernel values in memory
-_CANDIDATES = 5000  # with all of 20 000 points as candidates and two more passes, 18 % less error in six times the time
-_LEAST_REACH = 1e-9  # share of k(z, z): points nearer to the span of others, squared, are not added
+_CANDIDATES = 5000
+_LEAST_REACH = 1e-9  # share of k(z, z): points nearer to the span of others, squared, are not chosen
 _MOST_ROUNDS = 50  # rounds of exchanges with equal weights
-_JITTER = 1e-12  # share of k(z, z) added to the diagonal: about the rounding in a factor of a singular Gram matrix
 _ROUNDING = 1e-15  # share of k(z, z): a smaller change of a squared distance is rounding
 
 R = TypeVar("R", bound=ReleaseData)
@@ -59,7 +55,7 @@ def thin(release: R, n: int, *, weights: ThinWeights = "probability", rng: np.ra
 
     >>> small = ka.thin(release, 50)
     >>> len(small), small.thinning_error
-    (50, 0.04985...)
+    (50, 0.0470...)
     """
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= len(release):
         raise ValueError(
@@ -67,7 +63,9 @@ def thin(release: R, n: int, *, weights: ThinWeights = "probability", rng: np.ra
             f"{len(release)} points. Pass how many to keep."
         )
     encoded = release.encoded_points
-    indices, chosen, error = _thinned_once(release.kernel, encoded, release.weights, int(n), weights, rng)
+    if not _unchanged(release.weights, n, weights):
+        _check_work(release.kernel, len(np.unique(encoded, axis=0)), encoded.shape[1], int(n))
+    indices, chosen, error = thinned(release.kernel, encoded, release.weights, int(n), weights, rng=rng)
     measurement, statement = release.measurement, release.statement
     distance = None
     if measurement is not None:
@@ -79,32 +77,6 @@ def thin(release: R, n: int, *, weights: ThinWeights = "probability", rng: np.ra
         points=release.frame.iloc[indices], weights=chosen, statement=statement,
         weight_view="signed" if weights == "signed" else "probability", fit_distance=distance, thinning_error=error,
     )  # fmt: skip
-
-
-def _thinned_once(
-    kernel: Kernel, points: Array, weights: Array, n: int, kind: ThinWeights, rng: np.random.Generator | int | None
-) -> tuple[Array, Array, float]:
-    first, which = _distinct(points)
-    unchanged = kind not in THIN_WEIGHTS or (n == len(points) and _allowed(weights, kind))
-    if not unchanged:
-        _check_work(kernel, len(first), points.shape[1], n)
-    if unchanged or len(first) == len(points):
-        return thinned(kernel, points, weights, n, kind, rng=rng)
-    merged = np.bincount(which, weights, len(first))
-    few = n if kind == "uniform" else min(n, len(first))
-    indices, chosen, error = thinned(kernel, points[first], merged, few, kind, rng=rng)
-    if kind == "uniform":
-        return first[indices], chosen, error
-    return *pad(first[indices], chosen, n, weights), error
-
-
-def _distinct(points: Array) -> tuple[Array, Array]:
-    rows = np.ascontiguousarray(points + 0.0)  # -0.0 is 0.0
-    _, first, which = np.unique(rows.view(f"V{rows.itemsize * rows.shape[1]}"), return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(order), dtype=np.intp)
-    rank[order] = np.arange(len(order))
-    return first[order], rank[which.reshape(-1)]
 
 
 def _check_work(kernel: Kernel, distinct: int, n_columns: int, n: int) -> None:
@@ -122,9 +94,8 @@ def _check_work(kernel: Kernel, distinct: int, n_columns: int, n: int) -> None:
 
 
 def thinned(
-    kernel: Kernel, points: Array, weights: Array, n: int, kind: ThinWeights, *,
-    rng: np.random.Generator | int | None = 0,
-) -> tuple[Array, Array, float]:  # fmt: skip
+    kernel: Kernel, points: Array, weights: Array, n: int, kind: ThinWeights, *, rng: np.random.Generator | int | None = 0
+) -> tuple[Array, Array, float]:
     """n of the points (M, d), encoded, with new weights, whose embedding is as near as possible to that of all with `weights` (M,).
 
     kind      "uniform", "probability" or "signed", as above.
@@ -133,30 +104,34 @@ def thinned(
               √k(z, z)·Σ|w|.
 
     If fewer than n points give an error of zero, the others have weight zero; with equal weights a point may occur several times.
-    Cost      M²/2 kernel values once, in blocks. Memory: n·M numbers, and some 6·n for each candidate.
+    Cost      M²/2 kernel values once, in blocks. Memory: n·M numbers, and some 4·n for each candidate.
     """
     if kind not in THIN_WEIGHTS:
         raise ValueError(
             f"weights must be probability, uniform or signed, got {kind!r:.80}: a thinned release has weights of one of "
             "these kinds. Name one."
         )
-    if n == len(points) and _allowed(weights, kind):
+    if _unchanged(weights, n, kind):
         return np.arange(n), weights, 0.0
-    target = mean_at_points(kernel, points, weights)
-    squared_norm = float(weights @ target)
-    indices, times = np.unique(herd(kernel, points, target, n), return_counts=True)
+    _, first, which = np.unique(points + 0.0, axis=0, return_index=True, return_inverse=True)  # -0.0 is 0.0
+    points, merged = points[first], np.bincount(which.reshape(-1), weights)
+    target = mean_at_points(kernel, points, merged)
+    squared_norm = float(merged @ target)
+    chosen, fitted = herd(kernel, points, target, n), np.full(n, 1 / n)
+    if kind != "uniform":
+        seen = candidate_indices(merged, n, chosen, np.random.default_rng(rng))
+        found = np.searchsorted(seen, np.unique(chosen))
+        sets = (PROBABILITIES, ConvexSet(max(1.0, float(np.abs(weights).sum())), signed=True))
+        for allowed in sets[: THIN_WEIGHTS.index(kind)]:
+            found, fitted = refitted(kernel, points[seen], target[seen], squared_norm, found, allowed, min(n, len(points)))
+        chosen = seen[found]
+    squared = squared_norm - 2 * fitted @ target[chosen] + fitted @ mean_at_points(kernel, points[chosen], fitted)
+    error = math.sqrt(max(0.0, float(squared)))
     if kind == "uniform":
-        indices = np.repeat(indices, times)
-        chosen = np.full(n, 1 / n)
-    else:
-        seen = candidate_indices(weights, n, indices, np.random.default_rng(rng))
-        fit = _Fit(kernel, points[seen], target[seen], squared_norm)
-        found = fit.refined(np.searchsorted(seen, indices), times / n, PROBABILITIES, n)
-        if kind == "signed":
-            found = fit.refined(*found, ConvexSet(max(1.0, float(np.abs(weights).sum())), signed=True), n)
-        indices, chosen = pad(seen[found[0]], found[1], n, weights)
-    squared = squared_norm - 2 * chosen @ target[indices] + chosen @ mean_at_points(kernel, points[indices], chosen)
-    return indices, chosen, math.sqrt(max(0.0, float(squared)))
+        return np.sort(first[chosen]), fitted, error
+    full = np.bincount(first[chosen], fitted, len(weights))
+    indices = np.sort(np.lexsort((-np.abs(weights), full == 0))[:n])  # the heaviest others have weight zero
+    return indices, full[indices], error
 
 
 def candidate_indices(weights: Array, n: int, herded: Array, rng: np.random.Generator) -> Array:
@@ -178,21 +153,12 @@ def mean_at_points(kernel: Kernel, points: Array, weights: Array) -> Array:
     return total
 
 
-def _allowed(weights: Array, kind: ThinWeights) -> bool:
-    if kind == "signed":
-        return True
+def _unchanged(weights: Array, n: int, kind: ThinWeights) -> bool:
+    if n != len(weights) or kind == "signed":
+        return n == len(weights)
     if kind == "uniform":
-        return bool(np.allclose(weights, 1 / len(weights), rtol=1e-12, atol=0))
+        return bool(np.allclose(weights, 1 / n, rtol=1e-12, atol=0))
     return bool(weights.min() >= 0 and abs(weights.sum() - 1) < 1e-9)
-
-
-def pad(indices: Array, chosen: Array, n: int, weights: Array) -> tuple[Array, Array]:
-    """n indices, ascending, and their weights: the heaviest of the other points are added with weight zero."""
-    others = np.argsort(-np.abs(weights), kind="stable")
-    others = others[~np.isin(others, indices)][: n - len(indices)]
-    indices, chosen = np.append(indices, others), np.append(chosen, np.zeros(len(others)))
-    order = np.argsort(indices)
-    return indices[order], chosen[order]
 
 
 def herd(kernel: Kernel, points: Array, target: Array, n: int) -> Array:
@@ -223,72 +189,56 @@ def herd(kernel: Kernel, points: Array, target: Array, n: int) -> Array:
     return np.sort(indices)
 
 
-class _Fit:
-    """Weights on few of the candidates, near the mean that all have: by G, ½vᵀGv − vᵀt, t the target at the points."""
+def refitted(
+    kernel: Kernel, points: Array, target: Array, squared_norm: float, chosen: Array, allowed: ConvexSet, n: int
+) -> tuple[Array, Array]:
+    """At most n of the points (M, d) and their weights: the best on those given, or on what passes of `pursue` find nearer.
 
-    def __init__(self, kernel: Kernel, points: Array, target: Array, squared_norm: float) -> None:
-        self.kernel, self.points, self.target, self.squared_norm = kernel, points, target, squared_norm
-        self.diagonal = kernel.diagonal(points)
-        self._columns: dict[int, Array] = {}
+    The first pass starts from no point, later ones from the heaviest n/2, 3n/4, …: each of these as long as it helps.
+    """
+    little = _ROUNDING * float(kernel.diagonal(points).max()) * allowed.total**2
+    rows = dict(zip(chosen.tolist(), kernel.gram(points[chosen], points), strict=True))
 
-    def refined(self, chosen: Array, weights: Array, allowed: ConvexSet, n: int) -> _Weighted:
-        """At most n points and their weights, from those given."""
-        best = self._fitted(chosen, weights, allowed)
-        many = max(1, int(_GROW * n))
-        for _ in range(_MOST_ATTEMPTS):
-            self._columns = {i: self._columns[i] for i in best[0].tolist()}  # those of other attempts are not kept
-            if not many or best[2] <= self._little(allowed):
-                break
-            found = self._fitted(*self._with_more(*best[:2], many, allowed.signed), allowed)
-            while len(found[0]) > n:
-                found = self._fitted(*self._without_least(*found[:2], n), allowed)
-            if found[2] < (1 - _ENOUGH) * best[2]:
-                best = found
-            else:
-                many //= 2
-        return best[:2]
+    def fitted(chosen: Array) -> tuple[Array, Array, float]:
+        G, t = np.array([rows[i][chosen] for i in chosen.tolist()]), target[chosen]
+        v = solve_quadratic(G, t, allowed, tolerance=little)
+        return chosen, v, squared_norm + float(v @ (G @ v) - 2 * v @ t)
 
-    def _rows(self, chosen: Array) -> Array:
-        """k(z_i, ·) at all candidates, (|chosen|, M)."""
-        new = [i for i in chosen.tolist() if i not in self._columns]
-        self._columns |= dict(zip(new, self.kernel.gram(self.points[new], self.points), strict=True)) if new else {}
-        return np.array([self._columns[i] for i in chosen.tolist()])
+    best, replaced = fitted(chosen), n
+    for _ in range(_MOST_PASSES):
+        if not replaced or best[2] <= little:
+            break
+        heaviest = best[0][np.argsort(-np.abs(best[1]), kind="stable")]
+        kept = heaviest[: min(n - replaced, np.count_nonzero(best[1]))]
+        found = fitted(pursue(kernel, points, target, kept, n, allowed.signed, rows))
+        helps = found[2] < (1 - _ENOUGH) * best[2]
+        best = found if helps else best
+        replaced //= 1 if helps and replaced < n else 2
+        rows = {i: rows[i] for i in best[0].tolist()}  # those of other passes are not kept
+    return best[:2]
 
-    def _fitted(self, chosen: Array, start: Array, allowed: ConvexSet) -> tuple[Array, Array, float]:
-        """The points with their best weights, and the squared distance."""
-        G, t = self._rows(chosen)[:, chosen], self.target[chosen]
-        v = solve_quadratic(G, t, allowed, tolerance=self._little(allowed), start=start)
-        return chosen, v, self.squared_norm + float(v @ (G @ v) - 2 * v @ t)
 
-    def _little(self, allowed: ConvexSet) -> float:
-        return _ROUNDING * float(self.diagonal.max()) * allowed.total**2
+def pursue(kernel: Kernel, points: Array, target: Array, kept: Array, n: int, signed: bool, rows: dict[int, Array]) -> Array:
+    """Indices of the kept points and of others, n in all: each of steepest descent after the best step along those before it.
 
-    def _with_more(self, chosen: Array, weights: Array, many: int, signed: bool) -> _Weighted:
-        """And those of steepest descent, each after a step along those before it (a Newton basis: Müller & Schaback 2009)."""
-        k, rows = len(chosen), self._rows(chosen)
-        many, closed = min(many, len(self.points) - k), chosen.tolist()
-        basis = np.zeros((k + many, len(self.points)))
-        basis[:k] = solve_triangular(self._factor(chosen), rows, lower=True)
-        descent, squared = self.target - weights @ rows, self.diagonal - np.einsum("ij,ij->j", basis[:k], basis[:k])
-        for i in range(k, k + many):
-            new = squared > _LEAST_REACH * self.diagonal
-            new[closed] = False
-            if not new.any():
-                break
-            reach = np.sqrt(np.where(new, squared, 1.0))
-            best = int(np.argmax(np.where(new, (np.abs(descent) if signed else descent) / reach, -np.inf)))
-            basis[i] = (self._rows(np.array([best]))[0] - basis[:i, best] @ basis[:i]) / reach[best]
-            descent, squared = descent - descent[best] / reach[best] * basis[i], squared - basis[i] ** 2
-            closed.append(best)
-        return np.array(closed), np.append(weights, np.zeros(len(closed) - k))
-
-    def _factor(self, chosen: Array) -> Array:
-        G = self._rows(chosen)[:, chosen]
-        return cholesky(G + _JITTER * float(self.diagonal.max()) * np.eye(len(chosen)), lower=True)
-
-    def _without_least(self, chosen: Array, weights: Array, n: int) -> _Weighted:
-        """Without a third of the points beyond n, or one: those whose loss costs least, v_i² / (G⁻¹)_ii."""
-        inverse = solve_triangular(self._factor(chosen), np.eye(len(chosen)), lower=True)
-        cost = weights**2 / np.einsum("ij,ij->j", inverse, inverse)
-        kept = np.sort(np.argsort(cost, kind="stable")[max(1, (len(chosen) - n) // 3) :])
-        return chosen[kept], weights[kept]
+    The residual is in a Newton basis (Müller & Schaback 2009). rows: k(z_i, ·) at all points, by i; new ones are added.
+    """
+    diagonal = kernel.diagonal(points)
+    basis = np.zeros((n, len(points)))
+    descent, squared = target, diagonal  # squared: distances to the span of the chosen points
+    chosen: list[int] = []
+    for i in range(n):
+        new = squared > _LEAST_REACH * diagonal
+        new[chosen] = False
+        if not new.any():
+            break
+        reach = np.sqrt(np.where(new, squared, 1.0))
+        gain = (np.abs(descent) if signed else descent) / reach
+        gain[kept] = np.inf
+        best = int(np.argmax(np.where(new, gain, -np.inf)))
+        if best not in rows:
+            rows[best] = kernel.gram(points[best, None], points)[0]
+        basis[i] = (rows[best] - basis[:i, best] @ basis[:i]) / reach[best]
+        descent, squared = descent - descent[best] / reach[best] * basis[i], squared - basis[i] ** 2
+        chosen.append(best)
+    return np.array(chosen)
