@@ -8,9 +8,9 @@ which has its κ_S: tutorials/derivations.md says from where, for columns, pairs
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -41,6 +41,8 @@ _NO_ROWS, _SEVERAL = 1e-12, 1e-3  # a share; deviation of ranks within a range o
 _BOUND = 1.96  # standard errors of a bound
 _ANY = 1e9  # a distance that bounds nothing
 _MOST_PLACES = 10**7  # rows times sets that are looked at: fewer rows of many columns
+_HIDDEN, _RIDGE = 4.0, 0.01  # the most that tables of other columns hide of a trend; of their correlations
+_SHOWN, _MOST_CELLS = 0.01, 20_000  # distance, and cells, of a set of three that is looked at
 _TOGETHER = 64  # sets whose cells are summed at once
 
 
@@ -51,7 +53,8 @@ class Interactions:
     n         rows of the fit; chosen (m,) which of them are looked at; weights (m,) theirs.
     cells     (d, m) of each column; sizes their numbers, of which ranges are the first, in order.
     within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
-    pairs     the columns of each pair, and of each larger set that was counted or scored.
+    counted   the sets of two columns and more that were counted; pairs the columns of each pair, and of each larger set that was
+              counted or scored.
     spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score, and
               infinite where nobody looked; usual (P,) what its score leaves likely, 0 where nothing was scored;
     squared (P,) correlation of its columns' ranks that may be: a normal pair's is about the squared distance that its
@@ -67,6 +70,7 @@ class Interactions:
     sizes: tuple[int, ...]
     ranges: tuple[int, ...]
     within: tuple[tuple[Array, Array], ...]
+    counted: tuple[tuple[int, ...], ...]
     pairs: tuple[tuple[int, ...], ...]
     spreads: Array
     most: Array
@@ -79,9 +83,8 @@ class Interactions:
     def of(cls, measurement: Measurement, rows: Array, weights: Array, spread: float) -> Interactions:
         assert isinstance(measurement.feature_map, MarginFeatures)
         kernel = measurement.feature_map.kernel
-        counted = kernel.counted if isinstance(kernel, ChosenMargins) else ()
         scored = measurement.drawn.sets if measurement.drawn else ()
-        larger = [each for each in counted if len(each) > 2]
+        larger = [each for each in kernel.counted if len(each) > 2]
         pairs = (*combinations(range(len(kernel.edges)), 2), *dict.fromkeys((*larger, *scored)))
         m = int(min(len(rows), max(_MOST_PLACES // max(len(pairs), 1), 1)))
         n = len(rows)
@@ -95,14 +98,13 @@ class Interactions:
         finest = dict(zip(kernel.finer, kernel.fine_cells(rows).T, strict=True))
         within = tuple(_parts(own, finest.get(j, own), rows[:, j], weights) for j, own in enumerate(cells))
         found = cls(
-            n, chosen, weights, cells, kernel.sizes, tuple(len(edges) + 1 for edges in kernel.edges), within, pairs,
+            n, chosen, weights, cells, kernel.sizes, tuple(len(edges) + 1 for edges in kernel.edges), within, kernel.counted, pairs,
             np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), np.zeros(len(pairs)),
             values=rows.T,
         )  # fmt: skip
         if isinstance(kernel, ChosenMargins):
-            within_counted = {pair for each in counted for pair in combinations(each, 2)}
             of_two = pairs[: math.comb(len(kernel.edges), 2)]
-            found._score(measurement, np.flatnonzero([pair not in within_counted for pair in of_two]))
+            found._score(measurement, np.flatnonzero([pair[1] not in found._beside[pair[0]] for pair in of_two]))
         found._count(measurement)
         return found if measurement.drawn is None else found._with_sets(measurement, set(larger))
 
@@ -152,7 +154,7 @@ class Interactions:
         assert drawn is not None
         scores = drawn.scores.noisy / (drawn.scores.step * measurement.n_rows)
         noise = measurement.noise_scale * measurement.grid_steps / drawn.scores.step
-        own = np.array([self._distance_of_rows(each) for each in drawn.sets])
+        own = np.array([float(np.abs(self._apart(each)).sum()) for each in drawn.sets])
         shapes = [[self.sizes[j] for j in each] for each in drawn.sets]
         per_direction = np.array([(math.prod(shape) - 1) / max(free_cells(shape), 1) for shape in shapes])
         scale = math.pi / 2 * per_direction / self._expected(drawn.sets) ** 2
@@ -163,17 +165,74 @@ class Interactions:
             mean, error = float(usual.mean()), 2 * float(usual.std(ddof=1)) / math.sqrt(len(usual))
             most = max(_OF_EVENTS * (mean + error), _LEAST_OF_TRIPLES)
             further = min(max(further, _OF_EVENTS * (mean - error)), most)
-        for each, kappa in zip(drawn.sets, kappas, strict=True):
+        likely = squared_distances(scores, noise, self._expected(drawn.sets))
+        for each, kappa, square in zip(drawn.sets, kappas, likely, strict=True):
             if each not in counted:
-                i = self.pairs.index(each)
-                self.spreads[i], self.squared[i] = max(_OF_EVENTS * kappa, further), 0.0
+                i, mean = self.pairs.index(each), math.prod(self._functions[j][1][0] for j in each)
+                self.spreads[i], self.squared[i] = max(_OF_EVENTS * kappa, further), square / mean**2
         return replace(self, further=further)
 
-    def _distance_of_rows(self, columns: tuple[int, ...]) -> float:
-        """How far, in L1, the rows' own table of these columns is from what its pairs say."""
+    def _apart(self, columns: tuple[int, ...]) -> Array:
+        """How far the rows' own table of these columns is from what its pairs, or its columns, say."""
         table = self._places(columns)[1].reshape([self.sizes[j] for j in columns])
+        if len(columns) == 2:
+            return np.asarray(table - np.outer(table.sum(axis=1), table.sum(axis=0)))
         pairs = {pair: over_pair(table, columns, pair) for pair in combinations(columns, 2)}
-        return float(np.abs(table - implied_by_pairs(columns, pairs)).sum())
+        return np.asarray(table - implied_by_pairs(columns, pairs))
+
+    @cached_property
+    def _beside(self) -> list[set[int]]:
+        """Of each column those that it was counted with, and itself."""
+        return [{j}.union(*(each for each in self.counted if j in each)) for j in range(len(self.cells))]
+
+    def _hidden(self, j: int, others: Iterable[int]) -> float:
+        """By how much less is left of a trend in a column once tables of others are held: 1/(1 − R²) of ranks, at most `_HIDDEN`."""
+        others = sorted({*others} - {j})
+        found = self._correlations[np.ix_(others, others)] + _RIDGE * np.eye(len(others))
+        own = self._correlations[j, others]
+        return min(1 / max(1 - float(own @ np.linalg.solve(found, own)), 1e-300), _HIDDEN)
+
+    @cached_property
+    def _correlations(self) -> Array:
+        """(d, d) of ranks."""
+        ranks = np.array([own[cells] for own, cells in zip(self._ranks, self.cells, strict=True)])
+        return np.asarray((ranks * self.weights) @ ranks.T)
+
+    @cached_property
+    def _factors(self) -> Array:
+        """(P,) by how much a trend of a pair is larger than what is left of it: 1 of counted ones."""
+        found = np.ones(len(self.pairs))
+        for i, (one, *others) in enumerate(self.pairs):
+            if len(others) == 1 and others[0] not in self._beside[one]:
+                found[i] = max(self._hidden(*pair) for pair in ((one, self._beside[others[0]]), (others[0], self._beside[one])))
+        return found
+
+    @cached_property
+    def _through(self) -> dict[tuple[int, ...], Array]:
+        """Sets that were not counted and where rows depend through other columns alone, as the table need not: pairs, as far as
+        their scores let them, and three columns of which two were counted with one that the third hangs on. And functions g of
+        their cells: p (1 − g) has no such dependence.
+        """
+        found, held = dict[tuple[int, ...], Array](), dict[tuple[int, ...], set[int]]()
+        for pair, usual, factor in zip(self.pairs, self.usual, self._factors, strict=True):
+            if len(pair) == 2 and pair[1] not in self._beside[pair[0]]:
+                apart = self._apart(pair)
+                found[pair] = factor * max(1 - usual / max(float(np.abs(apart).sum()), _NO_ROWS), 0.0) * apart
+        for pair in {pair for own in self.counted if len(own) > 2 for pair in combinations(own, 2)}:
+            held[pair] = set().union(*(own for own in self.counted if {*pair} < {*own})) - {*pair}
+        for pair, those in sorted(held.items()):
+            for c in sorted(set().union(*(self._beside[x] for x in those)) - those - {*pair}):
+                columns = tuple(sorted((*pair, c)))
+                if math.prod(self.sizes[j] for j in columns) <= _MOST_CELLS:
+                    apart = self._hidden(c, those) * self._apart(columns)
+                    if np.abs(apart).sum() > np.abs(found.get(columns, 0.0)).sum():
+                        found[columns] = apart
+        far = {columns: apart.ravel() for columns, apart in found.items() if np.abs(apart).sum() > _SHOWN}
+        return {columns: _relative(apart, self._places(columns)[1]) for columns, apart in far.items()}
+
+    @cached_property
+    def _places_of_through(self) -> list[_Places]:
+        return list(self._prepared(list(self._through)))
 
     def left_open(self, rest: Array, ranges: Array) -> Array:
         """(k, k) joint covariance of what is left open of questions.
@@ -202,10 +261,19 @@ class Interactions:
         share = left / np.maximum(np.maximum(owned, left), 1e-300)
         further, within = self.further * np.maximum(left - owned, 0.0), self._heaps(rest, total) + self._bends(rest)
         of_pairs *= np.sqrt(np.outer(share, share))
-        return with_diagonal(joint, OF_COLUMNS * singles + further) + of_pairs + within
+        through = self._dependence(rest)
+        return with_diagonal(joint, OF_COLUMNS * singles + further) + of_pairs + within + through.T @ through
+
+    def _dependence(self, rest: Array) -> Array:
+        """(t, k) how far answers move without what rows show of sets through other columns alone."""
+        weighted, functions, found = self.weights[:, None] * rest[self.chosen], iter(self._through.values()), [np.zeros(rest.shape[1])]
+        for places in self._places_of_through:
+            sums = places.sums @ weighted
+            found += [next(functions)[cells] @ sums[own] for own, _, cells in places.of_sets]
+        return np.array(found)
 
     def _trend(self, i: int, cells: Array, sums: Array) -> Array:
-        """(t, k) how far answers move for trends that are left possible in a pair, of E[r; cell] (c, k) in these cells."""
+        """(t, k) how far answers move for trends that are left possible in a set, of E[r; cell] (c, k) in these cells."""
         rho = self._trends[i]
         if not rho.any():
             return np.zeros((1, sums.shape[1]))
@@ -217,7 +285,8 @@ class Interactions:
 
     def _of_trends(self, i: int) -> tuple[Array, ...]:
         """The functions f and g of the cells of a pair's columns that its trends are of."""
-        return tuple(self._functions[j][0][:count] for j, count in zip(self.pairs[i], self._trends[i].shape, strict=True))
+        (f, *others), (count, most) = (self._functions[j][0] for j in self.pairs[i]), self._trends[i].shape
+        return f[:count], reduce(np.kron, (g[:most] for g in others))
 
     @cached_property
     def _trends(self) -> list[Array]:
@@ -225,15 +294,17 @@ class Interactions:
 
         Its distance from independent columns is ρ E|f| E|g|. All that a score leaves likely may be in one trend of ranks, or
         parts of it in trends of levels, as far as shares let them be correlated: so rare levels have more than the average cell.
+        Where other columns' tables are held, a trend moves answers by more than what these leave of it (`_factors`).
         """
         found = []
-        for pair, squared, usual in zip(self.pairs, np.nan_to_num(self.squared).tolist(), self.usual, strict=True):
+        of_pairs = zip(self.pairs, np.nan_to_num(self.squared).tolist(), self.usual, self._factors, strict=True)
+        for pair, squared, usual, factor in of_pairs:
             rho = np.full((1, 1), math.sqrt(min(squared, 1.0)))
             if usual > 0:
                 (_, mean_f, apart_f, part_f), (_, mean_g, apart_g, part_g) = (self._functions[j] for j in pair)
                 largest = np.minimum.outer(apart_f, apart_g) / np.maximum.outer(apart_f, apart_g)
                 rho = np.minimum(_OF_EVEN * math.sqrt(squared) / np.outer(mean_f, mean_g), largest) * np.outer(part_f, part_g)
-            found.append(rho)
+            found.append(factor * rho)
         return found
 
     @cached_property
@@ -281,6 +352,8 @@ class Interactions:
                 f, g = self._of_trends(i)
                 z = rho[:, :, None] * rng.standard_normal((*rho.shape, k))
                 drawn += np.einsum("fa,fgk,gb->abk", f, z, g, optimize=True).reshape(-1, k)[self._places(pair)[0]]
+        for columns, g in self._through.items():
+            drawn += g[self._places(columns)[0], None] * rng.standard_normal(k)
         for parts, parents in self.within:
             own = np.bincount(parts, self.weights, minlength=len(parents))
             scale = np.sqrt(_OF_HEAPS * np.bincount(parents, own)[parents] / np.where(own > 0, own, np.inf))
@@ -461,6 +534,10 @@ def _summing(places: Array, size: int) -> Any:
     m, count = places.shape
     ends = np.arange(0, m * count + 1, count, dtype=np.int32)
     return csr_array((np.ones(m * count, np.int8), places.ravel().astype(np.int32), ends), (m, size)).T
+
+
+def _relative(apart: Array, shares: Array) -> Array:
+    return np.divide(apart, shares, out=np.zeros_like(apart), where=shares > 0)
 
 
 def _along(means: Array, variances: Array) -> Array:

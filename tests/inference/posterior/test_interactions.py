@@ -34,6 +34,7 @@ def over(cells: Array, sizes: tuple[int, ...], values: Any = None, **fields: Any
     even, values = np.full(n, 1 / n), np.broadcast_to(np.arange(n) % 2 if values is None else values, cells.shape)
     within = tuple(interactions._parts(own, own, v, even) for own, v in zip(cells, values, strict=True))
     pairs = fields.setdefault("pairs", tuple(combinations(range(len(sizes)), 2)))
+    fields.setdefault("counted", tuple(combinations(range(len(sizes)), 2)))
     unknown = {"most": np.full(len(pairs), 1e9), "squared": np.full(len(pairs), np.nan), "usual": np.zeros(len(pairs))}
     rows = {"n": n, "chosen": slice(None), "weights": even, "within": within, "ranges": sizes}
     return Interactions(cells=cells, sizes=sizes, **rows | unknown | fields)
@@ -200,7 +201,8 @@ def test_scores_of_larger_sets_say_how_far_they_and_all_further_ones_may_depart(
     found = scored(0.02)
     assert found.spreads[10] == pytest.approx(interactions._OF_EVENTS * kappa(0.3), rel=1e-3)
     np.testing.assert_allclose(found.spreads[11:], found.further, rtol=1e-6)
-    assert not found.squared[10:].any()
+    assert found.squared[10] == pytest.approx(0.3**2, rel=0.01)  # of ranks of two even values E|f| is 1
+    np.testing.assert_allclose(found.squared[11:], 0.02**2, rtol=0.1)
     assert scored(0.02, counted=True).spreads[10] == 0.3 and np.isnan(scored(0.02, counted=True).squared[10])
 
 
@@ -331,3 +333,19 @@ def test_where_one_range_has_nearly_all_rows_a_column_may_depend_on_the_number_a
     spread = x.std() / 2  # of x level, if one were all of the other
     assert found(1) == pytest.approx(interactions._ANY_BEND * spread, rel=0.2)
     assert found(20) < 0.05 * found(1)
+
+
+def test_what_rows_show_of_two_columns_through_a_third_may_not_be_so():
+    """Columns 0 and 1, and 1 and 2, were counted and agree in .8 of rows, so that 0 and 2 agree in .68: they may in .5.
+
+    What tables explain of column 2 is .6² of it (ranks, R² = .36): a function of 0 and 2 has 1/(1 − .36) as far to go.
+    """
+    cells = np.repeat(np.indices((2, 2, 2)).reshape(3, -1), [64, 16, 4, 16, 16, 4, 16, 64], axis=1).astype(np.int32)
+    agree = 2.0 * (cells[0] == cells[2])[:, None] - 1.36  # of mean 0
+    own = over(cells, (2, 2, 2), counted=((0, 1), (1, 2)), spreads=np.zeros(3))
+    wanted = (0.36 / (1 - 0.36 / 1.01)) ** 2
+    assert variances(own, agree, np.full(1, 2.0)) - variances(replace(own, counted=((0, 1), (0, 2), (1, 2))), agree, np.full(1, 2.0)) == (
+        pytest.approx(wanted, rel=0.05)
+    )
+    scored = replace(own, usual=np.array([0.0, 0.36, 0.0]))  # its score is as large as the rows' distance
+    assert not scored._through and [*own._through] == [(0, 2)]
