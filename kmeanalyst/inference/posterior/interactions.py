@@ -186,7 +186,7 @@ class Interactions:
         return [{j}.union(*(each for each in self.counted if j in each)) for j in range(len(self.cells))]
 
     def _hidden(self, j: int, others: Iterable[int]) -> float:
-        """By how much less is left of a trend in a column once tables of others are held: 1/(1 − R²) of ranks, at most `_HIDDEN`."""
+        """By how much less is left of a trend in a column where tables of others are held: 1/(1 − R²) of ranks, up to `_HIDDEN`."""
         others = sorted({*others} - {j})
         found = self._correlations[np.ix_(others, others)] + _RIDGE * np.eye(len(others))
         own = self._correlations[j, others]
@@ -266,7 +266,11 @@ class Interactions:
 
     def _dependence(self, rest: Array) -> Array:
         """(t, k) how far answers move without what rows show of sets through other columns alone."""
-        weighted, functions, found = self.weights[:, None] * rest[self.chosen], iter(self._through.values()), [np.zeros(rest.shape[1])]
+        weighted, functions, found = (
+            self.weights[:, None] * rest[self.chosen],
+            iter(self._through.values()),
+            [np.zeros(rest.shape[1])],
+        )
         for places in self._places_of_through:
             sums = places.sums @ weighted
             found += [next(functions)[cells] @ sums[own] for own, _, cells in places.of_sets]

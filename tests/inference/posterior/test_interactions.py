@@ -344,8 +344,8 @@ def test_what_rows_show_of_two_columns_through_a_third_may_not_be_so():
     agree = 2.0 * (cells[0] == cells[2])[:, None] - 1.36  # of mean 0
     own = over(cells, (2, 2, 2), counted=((0, 1), (1, 2)), spreads=np.zeros(3))
     wanted = (0.36 / (1 - 0.36 / 1.01)) ** 2
-    assert variances(own, agree, np.full(1, 2.0)) - variances(replace(own, counted=((0, 1), (0, 2), (1, 2))), agree, np.full(1, 2.0)) == (
-        pytest.approx(wanted, rel=0.05)
-    )
+    assert variances(own, agree, np.full(1, 2.0)) - variances(
+        replace(own, counted=((0, 1), (0, 2), (1, 2))), agree, np.full(1, 2.0)
+    ) == (pytest.approx(wanted, rel=0.05))
     scored = replace(own, usual=np.array([0.0, 0.36, 0.0]))  # its score is as large as the rows' distance
     assert not scored._through and [*own._through] == [(0, 2)]
