@@ -379,8 +379,9 @@ def _a_condition(question: Question, columns: Columns) -> str:
     if expression and expression.read_as_numbers:
         read = f"number({words.written(expression.read_as_numbers[0])})"
         return f"{read} == {read}"
-    named = expression.columns if expression else ()
-    named = sorted(named, key=lambda name: f"/{words.written(name)}" not in str(question).replace(" ", ""))  # what divides, first
+    named = sorted(
+        expression.columns if expression else (), key=lambda name: f"/{words.written(name)}" not in str(question).replace(" ", "")
+    )  # what divides, first
     name = next((each for each in named if columns[each].missing), named[0] if named else "age")
     if named and columns[name].is_number and not any(columns[each].missing for each in named):
         return f"{words.written(name)} > 0"
