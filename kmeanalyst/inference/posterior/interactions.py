@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -165,18 +165,15 @@ class Interactions:
             mean, error = float(usual.mean()), 2 * float(usual.std(ddof=1)) / math.sqrt(len(usual))
             most = max(_OF_EVENTS * (mean + error), _LEAST_OF_TRIPLES)
             further = min(max(further, _OF_EVENTS * (mean - error)), most)
-        likely = squared_distances(scores, noise, self._expected(drawn.sets))
-        for each, kappa, square in zip(drawn.sets, kappas, likely, strict=True):
+        for each, kappa in zip(drawn.sets, kappas, strict=True):
             if each not in counted:
-                i, mean = self.pairs.index(each), math.prod(self._functions[j][1][0] for j in each)
-                self.spreads[i], self.squared[i] = max(_OF_EVENTS * kappa, further), square / mean**2
+                i = self.pairs.index(each)
+                self.spreads[i], self.squared[i] = max(_OF_EVENTS * kappa, further), 0.0
         return replace(self, further=further)
 
     def _apart(self, columns: tuple[int, ...]) -> Array:
-        """How far the rows' own table of these columns is from what its pairs, or its columns, say."""
+        """How far the rows' own table of these columns is from what its pairs say."""
         table = self._places(columns)[1].reshape([self.sizes[j] for j in columns])
-        if len(columns) == 2:
-            return np.asarray(table - np.outer(table.sum(axis=1), table.sum(axis=0)))
         pairs = {pair: over_pair(table, columns, pair) for pair in combinations(columns, 2)}
         return np.asarray(table - implied_by_pairs(columns, pairs))
 
@@ -209,26 +206,22 @@ class Interactions:
 
     @cached_property
     def _through(self) -> dict[tuple[int, ...], Array]:
-        """Sets that were not counted and where rows depend through other columns alone, as the table need not: pairs, as far as
-        their scores let them, and three columns of which two were counted with one that the third hangs on. And functions g of
-        their cells: p (1 − g) has no such dependence.
+        """Sets of three that were not counted, where rows depend because two were counted with a column that the third hangs on,
+        as the table need not; and functions g of their cells: p (1 − g) has no such dependence.
         """
-        found, held = dict[tuple[int, ...], Array](), dict[tuple[int, ...], set[int]]()
-        for pair, usual, factor in zip(self.pairs, self.usual, self._factors, strict=True):
-            if len(pair) == 2 and pair[1] not in self._beside[pair[0]]:
-                apart = self._apart(pair)
-                found[pair] = factor * max(1 - usual / max(float(np.abs(apart).sum()), _NO_ROWS), 0.0) * apart
-        for pair in {pair for own in self.counted if len(own) > 2 for pair in combinations(own, 2)}:
-            held[pair] = set().union(*(own for own in self.counted if {*pair} < {*own})) - {*pair}
-        for pair, those in sorted(held.items()):
-            for c in sorted(set().union(*(self._beside[x] for x in those)) - those - {*pair}):
-                columns = tuple(sorted((*pair, c)))
+        found, held = dict[tuple[int, ...], Array](), dict[tuple[int, int], set[int]]()
+        for two in {two for own in self.counted if len(own) > 2 for two in combinations(own, 2)}:
+            held[two] = set().union(*(own for own in self.counted if {*two} < {*own})) - {*two}
+        for two, those in sorted(held.items()):
+            for c in sorted(set().union(*(self._beside[x] for x in those)) - those - {*two}):
+                columns = tuple(sorted((*two, c)))
                 if math.prod(self.sizes[j] for j in columns) <= _MOST_CELLS:
-                    apart = self._hidden(c, those) * self._apart(columns)
-                    if np.abs(apart).sum() > np.abs(found.get(columns, 0.0)).sum():
+                    apart = self._hidden(c, those) * self._apart(columns).ravel()
+                    if np.abs(apart).sum() > max(_SHOWN, np.abs(found.get(columns, 0.0)).sum()):
                         found[columns] = apart
-        far = {columns: apart.ravel() for columns, apart in found.items() if np.abs(apart).sum() > _SHOWN}
-        return {columns: _relative(apart, self._places(columns)[1]) for columns, apart in far.items()}
+        shares = (self._places(columns)[1] for columns in found)
+        of_all = zip(found.items(), shares, strict=True)
+        return {columns: np.divide(own, p, out=np.zeros_like(own), where=p > 0) for (columns, own), p in of_all}
 
     @cached_property
     def _places_of_through(self) -> list[_Places]:
@@ -265,7 +258,7 @@ class Interactions:
         return with_diagonal(joint, OF_COLUMNS * singles + further) + of_pairs + within + through.T @ through
 
     def _dependence(self, rest: Array) -> Array:
-        """(t, k) how far answers move without what rows show of sets through other columns alone."""
+        """(t, k) how far answers move without what rows show of sets of three through another column alone."""
         weighted, functions, found = (
             self.weights[:, None] * rest[self.chosen],
             iter(self._through.values()),
@@ -277,7 +270,7 @@ class Interactions:
         return np.array(found)
 
     def _trend(self, i: int, cells: Array, sums: Array) -> Array:
-        """(t, k) how far answers move for trends that are left possible in a set, of E[r; cell] (c, k) in these cells."""
+        """(t, k) how far answers move for trends that are left possible in a pair, of E[r; cell] (c, k) in these cells."""
         rho = self._trends[i]
         if not rho.any():
             return np.zeros((1, sums.shape[1]))
@@ -289,8 +282,7 @@ class Interactions:
 
     def _of_trends(self, i: int) -> tuple[Array, ...]:
         """The functions f and g of the cells of a pair's columns that its trends are of."""
-        (f, *others), (count, most) = (self._functions[j][0] for j in self.pairs[i]), self._trends[i].shape
-        return f[:count], reduce(np.kron, (g[:most] for g in others))
+        return tuple(self._functions[j][0][:count] for j, count in zip(self.pairs[i], self._trends[i].shape, strict=True))
 
     @cached_property
     def _trends(self) -> list[Array]:
@@ -538,10 +530,6 @@ def _summing(places: Array, size: int) -> Any:
     m, count = places.shape
     ends = np.arange(0, m * count + 1, count, dtype=np.int32)
     return csr_array((np.ones(m * count, np.int8), places.ravel().astype(np.int32), ends), (m, size)).T
-
-
-def _relative(apart: Array, shares: Array) -> Array:
-    return np.divide(apart, shares, out=np.zeros_like(apart), where=shares > 0)
 
 
 def _along(means: Array, variances: Array) -> Array:

@@ -23,6 +23,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Choice, DrawnSets, Scores
+from kmeanalyst.representation.tables.estimates import implied_by_pairs
 
 # two columns, and each again
 CELLS = np.repeat([[0, 0, 0, 0], [0, 1, 0, 1], [1, 0, 1, 0], [1, 1, 1, 1]], 1000, axis=0).T
@@ -201,8 +202,7 @@ def test_scores_of_larger_sets_say_how_far_they_and_all_further_ones_may_depart(
     found = scored(0.02)
     assert found.spreads[10] == pytest.approx(interactions._OF_EVENTS * kappa(0.3), rel=1e-3)
     np.testing.assert_allclose(found.spreads[11:], found.further, rtol=1e-6)
-    assert found.squared[10] == pytest.approx(0.3**2, rel=0.01)  # of ranks of two even values E|f| is 1
-    np.testing.assert_allclose(found.squared[11:], 0.02**2, rtol=0.1)
+    assert not found.squared[10:].any()
     assert scored(0.02, counted=True).spreads[10] == 0.3 and np.isnan(scored(0.02, counted=True).squared[10])
 
 
@@ -335,17 +335,32 @@ def test_where_one_range_has_nearly_all_rows_a_column_may_depend_on_the_number_a
     assert found(20) < 0.05 * found(1)
 
 
-def test_what_rows_show_of_two_columns_through_a_third_may_not_be_so():
-    """Columns 0 and 1, and 1 and 2, were counted and agree in .8 of rows, so that 0 and 2 agree in .68: they may in .5.
-
-    What tables explain of column 2 is .6² of it (ranks, R² = .36): a function of 0 and 2 has 1/(1 − .36) as far to go.
-    """
+def test_tables_of_other_columns_hide_a_part_of_a_trend():
+    """Columns 0 and 1, and 1 and 2, were counted and agree in .8 of rows: R² of the ranks of one by the other's is .36."""
     cells = np.repeat(np.indices((2, 2, 2)).reshape(3, -1), [64, 16, 4, 16, 16, 4, 16, 64], axis=1).astype(np.int32)
     agree = 2.0 * (cells[0] == cells[2])[:, None] - 1.36  # of mean 0
-    own = over(cells, (2, 2, 2), counted=((0, 1), (1, 2)), spreads=np.zeros(3))
-    wanted = (0.36 / (1 - 0.36 / 1.01)) ** 2
-    assert variances(own, agree, np.full(1, 2.0)) - variances(
-        replace(own, counted=((0, 1), (0, 2), (1, 2))), agree, np.full(1, 2.0)
-    ) == (pytest.approx(wanted, rel=0.05))
-    scored = replace(own, usual=np.array([0.0, 0.36, 0.0]))  # its score is as large as the rows' distance
-    assert not scored._through and [*own._through] == [(0, 2)]
+    squares = {"spreads": np.zeros(3), "squared": np.array([0.0, 0.01, 0.0])}
+    own = over(cells, (2, 2, 2), counted=((0, 1), (1, 2)), **squares)
+    assert own._factors == pytest.approx([1, 1 / (1 - 0.36 / (1 + interactions._RIDGE)), 1], rel=1e-3)
+    known = over(cells, (2, 2, 2), counted=((0, 1), (0, 2), (1, 2)), **squares)
+    found, less = (variances(each, agree, np.full(1, 2.0)) - each.further * each.further for each in (own, known))
+    assert 1.3 < math.sqrt(float(found[0] / less[0])) < own._factors[1]
+
+
+def test_what_rows_show_of_three_columns_through_a_fourth_may_not_be_so():
+    """Columns 0 and 1 are even, 2 is whether both are 1 and 3 agrees with it in .8 of rows, as only (0, 1, 2) and (2, 3) show."""
+    cells = np.array([(a, b, a * b, (a * b) ^ (k < 2)) for a in (0, 1) for b in (0, 1) for k in range(10)] * 20, dtype=np.int32).T
+    own = over(cells, (2,) * 4, counted=((0, 1, 2), (2, 3)), spreads=np.zeros(6))
+    assert [*own._through] == [(0, 1, 3)]
+    both = ((cells[0] == cells[1]) * 2.0 - 1)[:, None] * (2.0 * cells[3] - 1)[:, None]
+    both -= both.mean()
+    table = np.bincount(cells[0] * 4 + cells[1] * 2 + cells[3], minlength=8).reshape(2, 2, 2) / cells.shape[1]
+    sums = [table.sum(axis=axis) for axis in (2, 1, 0)]
+    pairs = {(0, 1): sums[0], (0, 2): sums[1], (1, 2): sums[2]}
+    signs = np.array([[[a == b, a == b] for b in (0, 1)] for a in (0, 1)]) * 2 - 1
+    shift = ((table - implied_by_pairs((0, 1, 2), pairs)) * signs * [-1, 1]).sum()
+    assert abs(shift) > 0.05 and own._dependence(both)[1:].ravel() == pytest.approx(own._hidden(3, {2}) * shift)
+    known = replace(own, counted=((0, 1, 2, 3),))
+    assert variances(own, both, np.full(1, 2.0)) >= variances(known, both, np.full(1, 2.0)) + 0.99 * shift**2
+    drawn = np.array([float((both.T @ each.draws(400, np.random.default_rng(0))).var()) for each in (own, known)])
+    assert drawn[0] > drawn[1] + 0.5 * shift**2
