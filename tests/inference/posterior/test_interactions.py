@@ -339,12 +339,16 @@ def test_tables_of_other_columns_hide_a_part_of_a_trend():
     """Columns 0 and 1, and 1 and 2, were counted and agree in .8 of rows: R² of the ranks of one by the other's is .36."""
     cells = np.repeat(np.indices((2, 2, 2)).reshape(3, -1), [64, 16, 4, 16, 16, 4, 16, 64], axis=1).astype(np.int32)
     agree = 2.0 * (cells[0] == cells[2])[:, None] - 1.36  # of mean 0
-    squares = {"spreads": np.zeros(3), "squared": np.array([0.0, 0.01, 0.0])}
-    own = over(cells, (2, 2, 2), counted=((0, 1), (1, 2)), **squares)
-    assert own._factors == pytest.approx([1, 1 / (1 - 0.36 / (1 + interactions._RIDGE)), 1], rel=1e-3)
-    known = over(cells, (2, 2, 2), counted=((0, 1), (0, 2), (1, 2)), **squares)
-    found, less = (variances(each, agree, np.full(1, 2.0)) - each.further * each.further for each in (own, known))
-    assert 1.3 < math.sqrt(float(found[0] / less[0])) < own._factors[1]
+    every, some = ((0, 1), (0, 2), (1, 2)), ((0, 1), (1, 2))
+
+    def variance(squared: float, counted: Any) -> float:
+        own = over(cells, (2, 2, 2), counted=counted, spreads=np.zeros(3), squared=np.array([0.0, squared, 0.0]))
+        return float(variances(own, agree, np.full(1, 2.0))[0])
+
+    factor = 1 / (1 - 0.36 / (1 + interactions._RIDGE))
+    assert over(cells, (2, 2, 2), counted=some, spreads=np.zeros(3))._factors == pytest.approx([1, factor, 1], rel=1e-3)
+    trend = variance(0.01, every) - variance(0.0, every)
+    assert trend > 0.005 and variance(0.01, some) - variance(0.0, some) == pytest.approx(factor**2 * trend, rel=1e-3)
 
 
 def test_what_rows_show_of_three_columns_through_a_fourth_may_not_be_so():
