@@ -269,11 +269,21 @@ def test_sets_that_share_a_pair_are_solved_together(monkeypatch: pytest.MonkeyPa
     assert together < 0.01 * left_after(10, features, rows)
 
 
+def test_sets_of_two_columns_that_copy_each_other_share_a_pair():
+    base, chosen, squares = margin_kernel(DOMAIN), ((1, 2, 3), (1, 2, 4)), ((0.1,) * 5, (0.25,) * 2, ())
+    cells = base.edges, base.atoms, base.missing
+    features = MarginFeatures(ChosenMargins(*cells, (0.5, 0.5, 0.0), base.fine, chosen=chosen, squares=squares))
+    sets = {own for group in features.groups if group.kind == "sets" for own in group.ranges}
+    blocks = [set(ranges) for ranges, _ in equations._together(np.array([0, 1, 1, 3, 4]), features, 2000).values()]
+    assert len(sets) == 2 and sets in [block & sets for block in blocks]
+
+
 def test_two_threads_sum_up_as_one_does(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
     A, covariance = np.random.default_rng(0).standard_normal((FEATURES.dimension, 3)), fit.equations.covariance
     by_one = covariance @ A, covariance.at_rows(A)
     monkeypatch.setattr(equations, "_WORTH_THREADS", 1)
     assert len(equations._halves(covariance.shown)) == 2
+    assert covariance.transposed.data is covariance.shown.data and set(covariance.shown.data) == {1.0}
     np.testing.assert_array_equal(by_one[0], covariance @ A)
     np.testing.assert_array_equal(by_one[1], covariance.at_rows(A))
 
