@@ -7,9 +7,10 @@ which has its κ_S: tutorials/derivations.md says from where, for columns, pairs
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
@@ -42,6 +43,7 @@ _BOUND = 1.96  # standard errors of a bound
 _ANY = 1e9  # a distance that bounds nothing
 _MOST_PLACES = 10**7  # rows times sets that are looked at: fewer rows of many columns
 _HIDDEN, _RIDGE = 4.0, 0.01  # the most that tables of other columns hide of a trend; of their correlations
+_ROUNDS = 10  # of taking away what fewer columns say
 _SHOWN, _MOST_CELLS = 0.01, 20_000  # distance, and cells, of a set of three that is looked at
 _TOGETHER = 64  # sets whose cells are summed at once
 
@@ -61,6 +63,7 @@ class Interactions:
               score alone says. 0 or NaN of larger sets.
     further   κ of all other sets; that of single columns is `OF_COLUMNS`.
     values    (d, m) by which cells stand in order; None: they do as they are.
+    scored    of larger sets that were only scored how far their tables are likely to be, in L1, from what their pairs say.
     """
 
     n: int
@@ -78,6 +81,7 @@ class Interactions:
     usual: Array
     further: float = _OF_TRIPLES
     values: Array | None = None
+    scored: Mapping[tuple[int, ...], float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, measurement: Measurement, rows: Array, weights: Array, spread: float) -> Interactions:
@@ -169,7 +173,9 @@ class Interactions:
             if each not in counted:
                 i = self.pairs.index(each)
                 self.spreads[i], self.squared[i] = max(_OF_EVENTS * kappa, further), 0.0
-        return replace(self, further=further)
+        likely = np.sqrt(squared_distances(scores, noise, self._expected(drawn.sets))).tolist()
+        scored = {each: distance for each, distance in zip(drawn.sets, likely, strict=True) if each not in counted}
+        return replace(self, further=further, scored=scored)
 
     def _apart(self, columns: tuple[int, ...]) -> Array:
         """How far the rows' own table of these columns is from what its pairs say."""
@@ -205,9 +211,11 @@ class Interactions:
         return found
 
     @cached_property
-    def _through(self) -> dict[tuple[int, ...], Array]:
-        """Sets of three that were not counted, where rows depend because two were counted with a column that the third hangs on,
-        as the table need not; and functions g of their cells: p (1 − g) has no such dependence.
+    def _directions(self) -> list[tuple[tuple[int, ...], Array]]:
+        """Of larger sets that were not counted functions g of their cells, so that p (1 − g) may be the table.
+
+        Of three columns where rows depend because two were counted with a column that the third hangs on, as the table need not:
+        p (1 − g) has no such dependence. And of sets that were scored a trend, as far as the score lets it.
         """
         found, held = dict[tuple[int, ...], Array](), dict[tuple[int, int], set[int]]()
         for two in {two for own in self.counted if len(own) > 2 for two in combinations(own, 2)}:
@@ -219,13 +227,20 @@ class Interactions:
                     apart = self._hidden(c, those) * self._apart(columns).ravel()
                     if np.abs(apart).sum() > max(_SHOWN, np.abs(found.get(columns, 0.0)).sum()):
                         found[columns] = apart
-        shares = (self._places(columns)[1] for columns in found)
-        of_all = zip(found.items(), shares, strict=True)
-        return {columns: np.divide(own, p, out=np.zeros_like(own), where=p > 0) for (columns, own), p in of_all}
+        directions = [(columns, own / np.maximum(self._places(columns)[1], _NO_ROWS)) for columns, own in found.items()]
+        return directions + [(each, self._along_ranks(each, far)) for each, far in self.scored.items() if far > _SHOWN]
+
+    def _along_ranks(self, columns: tuple[int, ...], distance: float) -> Array:
+        """(cells,) the product of the columns' ranks less what fewer of them say of it, as far as this distance."""
+        shares = self._places(columns)[1].reshape([self.sizes[j] for j in columns])
+        g = functools.reduce(np.multiply.outer, (self._ranks[j] for j in columns))
+        for axis in _ROUNDS * [*range(len(columns))]:
+            g = g - (shares * g).sum(axis=axis, keepdims=True) / np.maximum(shares.sum(axis=axis, keepdims=True), _NO_ROWS)
+        return np.asarray(distance / max(float((shares * np.abs(g)).sum()), _NO_ROWS) * g.ravel())
 
     @cached_property
-    def _places_of_through(self) -> list[_Places]:
-        return list(self._prepared(list(self._through)))
+    def _places_of_directions(self) -> list[_Places]:
+        return list(self._prepared([columns for columns, _ in self._directions]))
 
     def left_open(self, rest: Array, ranges: Array) -> Array:
         """(k, k) joint covariance of what is left open of questions.
@@ -258,15 +273,12 @@ class Interactions:
         return with_diagonal(joint, OF_COLUMNS * singles + further) + of_pairs + within + through.T @ through
 
     def _dependence(self, rest: Array) -> Array:
-        """(t, k) how far answers move without what rows show of sets of three through another column alone."""
-        weighted, functions, found = (
-            self.weights[:, None] * rest[self.chosen],
-            iter(self._through.values()),
-            [np.zeros(rest.shape[1])],
-        )
-        for places in self._places_of_through:
+        """(t, k) how far answers move along the directions of larger sets."""
+        weighted, found = self.weights[:, None] * rest[self.chosen], [np.zeros(rest.shape[1])]
+        directions = iter(self._directions)
+        for places in self._places_of_directions:
             sums = places.sums @ weighted
-            found += [next(functions)[cells] @ sums[own] for own, _, cells in places.of_sets]
+            found += [next(directions)[1][cells] @ sums[own] for own, _, cells in places.of_sets]
         return np.array(found)
 
     def _trend(self, i: int, cells: Array, sums: Array) -> Array:
@@ -348,7 +360,7 @@ class Interactions:
                 f, g = self._of_trends(i)
                 z = rho[:, :, None] * rng.standard_normal((*rho.shape, k))
                 drawn += np.einsum("fa,fgk,gb->abk", f, z, g, optimize=True).reshape(-1, k)[self._places(pair)[0]]
-        for columns, g in self._through.items():
+        for columns, g in self._directions:
             drawn += g[self._places(columns)[0], None] * rng.standard_normal(k)
         for parts, parents in self.within:
             own = np.bincount(parts, self.weights, minlength=len(parents))

@@ -355,7 +355,7 @@ def test_what_rows_show_of_three_columns_through_a_fourth_may_not_be_so():
     """Columns 0 and 1 are even, 2 is whether both are 1 and 3 agrees with it in .8 of rows, as only (0, 1, 2) and (2, 3) show."""
     cells = np.array([(a, b, a * b, (a * b) ^ (k < 2)) for a in (0, 1) for b in (0, 1) for k in range(10)] * 20, dtype=np.int32).T
     own = over(cells, (2,) * 4, counted=((0, 1, 2), (2, 3)), spreads=np.zeros(6))
-    assert [*own._through] == [(0, 1, 3)]
+    assert [columns for columns, _ in own._directions] == [(0, 1, 3)]
     both = ((cells[0] == cells[1]) * 2.0 - 1)[:, None] * (2.0 * cells[3] - 1)[:, None]
     both -= both.mean()
     table = np.bincount(cells[0] * 4 + cells[1] * 2 + cells[3], minlength=8).reshape(2, 2, 2) / cells.shape[1]
