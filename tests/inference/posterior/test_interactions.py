@@ -202,7 +202,12 @@ def test_scores_of_larger_sets_say_how_far_they_and_all_further_ones_may_depart(
     found = scored(0.02)
     assert found.spreads[10] == pytest.approx(interactions._OF_EVENTS * kappa(0.3), rel=1e-3)
     np.testing.assert_allclose(found.spreads[11:], found.further, rtol=1e-6)
-    assert not found.squared[10:].any()
+    assert not found.squared[10:].any() and found.scored[triples[0]] == pytest.approx(0.3, rel=0.01)
+    (columns, g), *others = found._directions
+    trend = g.reshape(2, 2, 2) / 8  # times shares: what the score leaves likely, and no part of it is in pairs
+    assert columns == triples[0] and len(others) == 9 and np.abs(trend).sum() == pytest.approx(0.3, rel=0.01)
+    assert max(np.abs(trend.sum(axis=axis)).max() for axis in range(3)) < 1e-12
+    assert triples[0] not in scored(0.02, counted=True).scored
     assert scored(0.02, counted=True).spreads[10] == 0.3 and np.isnan(scored(0.02, counted=True).squared[10])
 
 
