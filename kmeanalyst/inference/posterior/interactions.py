@@ -161,7 +161,8 @@ class Interactions:
         own = np.array([float(np.abs(self._apart(each)).sum()) for each in drawn.sets])
         shapes = [[self.sizes[j] for j in each] for each in drawn.sets]
         per_direction = np.array([(math.prod(shape) - 1) / max(free_cells(shape), 1) for shape in shapes])
-        scale = math.pi / 2 * per_direction / self._expected(drawn.sets) ** 2
+        expected = self._expected(drawn.sets)
+        scale = math.pi / 2 * per_direction / expected**2
         chance = 1 / measurement.n_rows + float(self.weights @ self.weights)
         kappas = scale * (scores**2 - noise**2 + own**2) - chance
         further, usual = self.further, kappas[drawn.draws.count :]
@@ -173,7 +174,7 @@ class Interactions:
             if each not in counted:
                 i = self.pairs.index(each)
                 self.spreads[i], self.squared[i] = max(_OF_EVENTS * kappa, further), 0.0
-        likely = np.sqrt(squared_distances(scores, noise, self._expected(drawn.sets))).tolist()
+        likely = np.sqrt(squared_distances(scores, noise, expected)).tolist()
         scored = {each: distance for each, distance in zip(drawn.sets, likely, strict=True) if each not in counted}
         return replace(self, further=further, scored=scored)
 
