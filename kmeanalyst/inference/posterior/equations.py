@@ -2,131 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cached_property, partial
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from kmeanalyst.inference.posterior.feature_covariance import FeatureCovariance, in_two_threads
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.kernels.margins import MarginFeatures
 
 _LARGEST, _MOST_TOGETHER = 512, 2000  # cells of a part of one table, of any block
 _MOST_ENTRIES = 90_000_000  # of all blocks: they are smaller where cells are many
 _RELATED = 0.85  # canonical correlation of columns whose tables are one block of the preconditioner
 _MOST_SHARED, _EXPLAINED = 60, 1e-6  # functions that tables of a larger block share; share of variance that is rounding
-_WORTH_THREADS = 4_000_000  # entries of a matrix whose product two threads share
-_PRODUCTS = 16  # of C, at once: five times as fast as alone
 _ROUNDING, _FLAT, _NOTHING = 1e-9, 1e-12, 1e-30  # of eigenvalues; of a constant column's variance; of gains
 _MOST_STEPS, PATIENCE = 100, 2  # steps of the solver, and the last ones by which it is seen to end
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
 _DRAWN = 1e-3  # draws are solved for to this share
 _EXACT, _MOST_STEPS_EXACTLY = 1e-5, 10_000  # noise deviations that are left of the equations of the best answers
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureCovariance:
-    """C = Cov_p φ of rows, φ = H x, as an operator, and its diagonal; κ C + τ²I is solved with it."""
-
-    shown: Any  # (n, F) sparse: x at the rows, of tables the indicators of cells
-    transposed: Any  # (F, n) sparse
-    heights: Array  # (F,) diag H: with them the ones of indicators are in memory once
-    weights: Array  # (n,) p
-    mean: Array  # (F,)
-    diagonal: Array  # (F,)
-
-    @classmethod
-    def of(cls, features: Any, weights: Array) -> FeatureCovariance:
-        """Of features (n, F) sparse, which are taken: of each coordinate the values that are not 0 become 1 if they are equal."""
-        heights = np.ones(features.shape[1])
-        heights[features.indices] = features.data
-        if alike := bool((heights[features.indices] == features.data).all()):
-            features.data[:] = 1.0
-        else:
-            heights[:] = 1.0
-        transposed = features.T.tocsr()
-        if alike:
-            transposed.data = features.data
-        squares = transposed if alike else csr_array((transposed.data**2, transposed.indices, transposed.indptr), transposed.shape)
-        mean = heights * (transposed @ weights)
-        return cls(features, transposed, heights, weights, mean, heights**2 * (squares @ weights) - mean**2)
-
-    def __matmul__(self, A: Array) -> Array:
-        return self.with_features(_product(self.shown, self.heights[:, None] * A)) - np.outer(self.mean, self.mean @ A)
-
-    def at_rows(self, a: Array) -> Array:
-        """aᵀ(φ − E_p φ) at the rows, (n,) or (n, k), of a (F,) or (F, k)."""
-        return _product(self.shown, (self.heights * a.T).T) - self.mean @ a
-
-    def with_features(self, values: Array) -> Array:
-        return self.sums(self.weights[:, None] * values)
-
-    def sums(self, values: Array) -> Array:
-        """(F, k) Σ φ v over the rows, of values (n, k)."""
-        return self.heights[:, None] * _product(self.transposed, values)
-
-    def within(self, block: Any) -> Array:
-        """(k, k) C of some features: their numbers, or a slice within one table, of which each row is in one cell."""
-        mean, heights = self.mean[block], self.heights[block]
-        if isinstance(block, slice):
-            return np.diag(self.diagonal[block] + mean**2) - np.outer(mean, mean)
-        own = self.transposed[block]
-        weighted = csr_array((own.data * self.weights[own.indices], own.indices, own.indptr), own.shape)
-        found = (weighted @ own.T).toarray()
-        found *= np.outer(heights, heights)
-        found -= np.outer(mean, mean)
-        return found
-
-    def leading(self, most: int) -> Directions:
-        """Eigenvectors of C of the largest eigenvalues, in descending order, those of 0 left out."""
-        size, enough = len(self.mean), max(2 * most, 10 * _PRODUCTS)
-        if size <= enough:
-            variances, vectors = np.linalg.eigh(self.within(np.arange(size)))
-        else:  # nearly, in a Krylov space of blocks (Musco & Musco 2015): any direction may be looked along, by its own variance
-            basis, images = np.empty((size, 0)), np.empty((size, 0))
-            image = np.random.default_rng(0).standard_normal((size, _PRODUCTS)) * np.sqrt(np.maximum(self.diagonal, 0.0))[:, None]
-            while basis.shape[1] < enough:
-                for _ in range(2):
-                    image = np.linalg.qr(image - basis @ (basis.T @ image))[0]
-                basis, image = np.hstack([basis, image]), self @ image
-                images = np.hstack([images, image])
-            variances, vectors = np.linalg.eigh(basis.T @ images)
-            vectors = basis @ vectors
-        order = np.argsort(variances)[::-1][:most]
-        order = order[variances[order] > _ROUNDING * variances.max()]
-        return Directions(vectors[:, order], variances[order])
-
-
-def _halves(matrix: Any) -> tuple[Any, ...]:
-    """A sparse matrix; where it is large, the two halves of its rows, without a copy: each for a thread."""
-    if matrix.nnz < _WORTH_THREADS:
-        return (matrix,)
-    ends, half = matrix.indptr, int(np.searchsorted(matrix.indptr, matrix.nnz // 2))
-    rows = (slice(0, ends[half]), ends[: half + 1]), (slice(ends[half], None), ends[half:] - ends[half])
-    parts = tuple(csr_array((len(starts) - 1, matrix.shape[1])) for _, starts in rows)
-    for part, (own, starts) in zip(parts, rows, strict=True):  # csr_array would copy what is less than half of a matrix
-        part.data, part.indices, part.indptr = matrix.data[own], matrix.indices[own], starts
-    return parts
-
-
-def _product(matrix: Any, A: Array) -> Array:
-    if len(parts := _halves(matrix)) == 1:
-        return np.asarray(matrix @ A)
-    found = _threads(os.getpid()).map(lambda part: part @ A, parts)
-    return np.concatenate(list(found))  # each row is summed up as it would be by one
-
-
-@cache
-def _threads(process: int) -> ThreadPoolExecutor:
-    """Of this process: one that is forked has no threads of its parent."""
-    return ThreadPoolExecutor(2)
 
 
 class _Block(NamedTuple):
@@ -138,6 +35,10 @@ class _Block(NamedTuple):
     inverse: Any
     functions: Any
     explained: Array
+
+    @property
+    def size(self) -> int:
+        return int(self.inverse.size) + self.explained.size
 
     @classmethod
     def of(cls, cells: Any, inverse: Any, functions: Any, S: Array) -> tuple[_Block, Array]:
@@ -165,8 +66,8 @@ class _Blocks:
         largest = max(min(_LARGEST, most), 1)
         columns = _Columns.of(covariance, feature_map)
 
-        def inverse(cells: Any, root: Array) -> Array:
-            size = covariance.within(cells)
+        def inverse(cells: Any, root: Array, features: Any = None) -> Array:
+            size = covariance.within(cells, features)
             size -= root @ root.T
             size *= spread
             size[np.diag_indices_from(size)] += noise_variance
@@ -176,12 +77,12 @@ class _Blocks:
             return size
 
         def alone(own: Iterable[int], cells: Any) -> tuple[_Block, Array]:
-            functions, coefficients, root = columns.own(own, cells)
-            return _Block.of(cells, inverse(cells, root), functions, coefficients)
+            functions, coefficients, root = columns.own(own, cells, features := covariance.some(cells))
+            return _Block.of(cells, inverse(cells, root, features), functions, coefficients)
 
         def divided(own: Iterable[int], cells: Array, related: tuple[int, ...], parts: Sequence[slice]) -> tuple[_Block, Array]:
-            functions, coefficients, root = columns.own(own, cells)
-            shared = columns.shared(related, cells, functions)
+            functions, coefficients, root = columns.own(own, cells, features := covariance.some(cells))
+            shared = columns.shared(related, features, functions)
             ends = np.cumsum([0, *(part.stop - part.start for part in parts)])
             within = [
                 _Block.of(at, inverse(part, np.hstack([root[at], shared[at]])), slice(None), shared[at])
@@ -189,17 +90,18 @@ class _Blocks:
             ]
             return _Block.of(cells, cls.beyond(within, np.eye(shared.shape[1]), spread), functions, coefficients)
 
-        work = list[Callable[[], tuple[_Block, Array]]]()
+        work = list[tuple[int, Callable[[], tuple[_Block, Array]]]]()
         for related, (tables, own) in _together(columns.related, feature_map, most).items():
             parts = [slice(i, min(i + largest, stop)) for start, stop in tables for i in range(start, stop, largest)]
             cells = np.concatenate([np.arange(*ends) for ends in tables])
             if len(cells) <= most:
-                work.append(partial(alone, own, slice(*tables[0]) if len(tables) == 1 else cells))
+                work.append((len(cells), partial(alone, own, slice(*tables[0]) if len(tables) == 1 else cells)))
             elif len(tables) > 1 and len(related) <= 2 and all(len(columns.common.get(j, ((),))[0]) for j in related):
-                work.append(partial(divided, own, cells, related, parts))
+                work.append((len(cells), partial(divided, own, cells, related, parts)))
             else:
-                work += [partial(alone, own, part) for part in parts]
-        return cls.beyond(_threads(os.getpid()).map(lambda one: one(), work), columns.joint, spread)
+                work += [(part.stop - part.start, partial(alone, own, part)) for part in parts]
+        work.sort(key=lambda one: one[0], reverse=True)  # the longest first: no thread waits for the other
+        return cls.beyond(in_two_threads(lambda one: one[1](), work), columns.joint, spread)
 
     @classmethod
     def beyond(cls, within: Iterable[tuple[_Block, Array]], joint: Array, spread: float) -> _Blocks:
@@ -212,20 +114,40 @@ class _Blocks:
         return cls(blocks, (inner + inner.T) / 2)
 
     def __matmul__(self, B: Array) -> Array:
-        solved, shared = np.empty_like(B), np.zeros((len(self.inner), B.shape[1]))
-        for cells, inverse, functions, explained in self.blocks:
-            solved[cells] = inverse @ (own := B[cells])
-            shared[functions] += explained.T @ own
-        shared = self.inner @ shared
-        for cells, _, functions, explained in self.blocks:
-            solved[cells] -= explained @ shared[functions]
+        solved = np.empty_like(B)
+
+        def alone(blocks: Sequence[_Block]) -> Array:
+            shared = np.zeros((len(self.inner), B.shape[1]))
+            for cells, inverse, functions, explained in blocks:
+                solved[cells] = inverse @ (own := B[cells])
+                shared[functions] += explained.T @ own
+            return shared
+
+        def together(blocks: Sequence[_Block]) -> None:
+            for cells, _, functions, explained in blocks:
+                solved[cells] -= explained @ shared[functions]
+
+        shared = self.inner @ sum(in_two_threads(alone, self._halves, self.size))
+        in_two_threads(together, self._halves, self.size)
         return solved
+
+    @property
+    def size(self) -> int:
+        return sum(block.size for block in self.blocks)
+
+    @cached_property
+    def _halves(self) -> tuple[Sequence[_Block], Sequence[_Block]]:
+        """The blocks for each of two threads."""
+        ends = np.cumsum([block.size for block in self.blocks])
+        half = int(np.searchsorted(ends, ends[-1] / 2))
+        return self.blocks[:half], self.blocks[half:]
 
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
     """Functions of single columns, linear in their cells' indicators (n, c).
 
+    weighted     (c, n) the indicators times the rows' weights.
     joint        (c, c) covariances of these.
     at           of each column which of the indicators are its own.
     related      for each coarse and finer column a number, the same for those of canonical correlation above `_RELATED`.
@@ -234,6 +156,7 @@ class _Columns:
 
     covariance: FeatureCovariance
     indicators: Any
+    weighted: Any
     cells: Array
     joint: Array
     at: dict[int, slice]
@@ -249,7 +172,8 @@ class _Columns:
         ends = np.cumsum([0, *map(len, own.values())])
         at = {j: slice(*pair) for j, pair in zip(own, pairwise(ends), strict=True)}
         mean = covariance.mean
-        joint, roots = covariance.within(cells), np.zeros((len(cells), len(cells)))
+        indicators = covariance.some(cells)
+        joint, roots = covariance.within(cells, indicators), np.zeros((len(cells), len(cells)))
         for part in at.values():
             root = _inverse_root(joint[part, part], _FLAT * float((mean[cells[part]] ** 2).max()))
             roots[part, part][:, : root.shape[1]] = root
@@ -263,26 +187,23 @@ class _Columns:
             values, vectors = np.linalg.eigh(correlation[np.ix_(those, those)])
             used = np.flatnonzero(values > _ROUNDING)[-_MOST_SHARED:]
             common[int(one)] = values[used], roots[:, those] @ (vectors[:, used] / np.sqrt(values[used]))
-        base, indicators = tuple(feature_map.kernel.columns), covariance.shown[:, cells]
-        indicators.data *= covariance.heights[cells][indicators.indices]
-        return cls(covariance, indicators, cells, joint, at, base, number[list(base)], common)
+        base, weighted = tuple(feature_map.kernel.columns), covariance.weighted(indicators)
+        return cls(covariance, indicators.T.tocsr(), weighted, cells, joint, at, base, number[list(base)], common)
 
-    def own(self, columns: Iterable[int], block: Any) -> tuple[Array, Array, Array]:
-        """(s,) the indicators of these columns, (cells, s) the coefficients of what they explain of a block's features, and a root
-        of the covariances (cells, r) that they explain.
+    def own(self, columns: Iterable[int], block: Any, features: Any) -> tuple[Array, Array, Array]:
+        """(s,) the indicators of these columns, (cells, s) the coefficients of what they explain of a block's features (cells, n),
+        and a root of the covariances (cells, r) that they explain.
         """
         own = sorted({self.base[j] for j in columns} & self.at.keys())
         functions = np.concatenate([np.arange(0), *(np.arange(self.at[j].start, self.at[j].stop) for j in own)]).astype(np.intp)
         inverse = _inverse_root(self.joint[np.ix_(functions, functions)])
-        mean, heights = self.covariance.mean, self.covariance.heights[block]
-        weighted = self.indicators[:, functions].multiply(self.covariance.weights[:, None]).tocsr()
-        explained = heights[:, None] * (self.covariance.transposed[block] @ weighted).toarray()
+        mean, explained = self.covariance.mean, (features @ self.weighted[functions].T).toarray()
         root = (explained - np.outer(mean[block], mean[self.cells[functions]])) @ inverse
         return functions, root @ inverse.T, root
 
-    def shared(self, related: tuple[int, ...], cells: Array, functions: Array) -> Array:
-        """(cells, q) covariances of features with orthonormal products of functions that most columns have in common, less what
-        functions of their own columns explain.
+    def shared(self, related: tuple[int, ...], features: Any, functions: Array) -> Array:
+        """(cells, q) covariances of features (cells, n) with orthonormal products of functions that most columns have in common,
+        less what functions of their own columns explain.
         """
         p, one, other = self.covariance.weights, self.common[related[0]], self.common[related[-1]]
         strength = np.outer(one[0], other[0]) if len(related) > 1 else np.triu(np.outer(one[0], one[0]))
@@ -292,11 +213,12 @@ class _Columns:
         products *= second[:, j]
         _centred(products, p)
         least = _EXPLAINED * max(float(np.einsum("i,ij,ij->j", p, products, products).max()), _EXPLAINED)
-        own, inverse = self.indicators[:, functions], _inverse_root(self.joint[np.ix_(functions, functions)])
-        products -= own @ (inverse @ (inverse.T @ (own.T @ (p[:, None] * products))))
+        inverse, explained = _inverse_root(self.joint[np.ix_(functions, functions)]), np.zeros((len(self.cells), products.shape[1]))
+        explained[functions] = inverse @ (inverse.T @ (self.weighted[functions] @ products))
+        products -= self.indicators @ explained
         weighted = p[:, None] * _centred(products, p)
         root = _inverse_root(products.T @ weighted, least)
-        return self.covariance.heights[cells, None] * (self.covariance.transposed[cells] @ weighted) @ root
+        return features @ weighted @ root
 
 
 def _centred(values: Array, weights: Array) -> Array:

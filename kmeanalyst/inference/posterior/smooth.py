@@ -13,7 +13,8 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
-from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance
+from kmeanalyst.inference.posterior.equations import Equations
+from kmeanalyst.inference.posterior.feature_covariance import FeatureCovariance
 from kmeanalyst.inference.posterior.posterior import EvenDepartures, Posterior, validation
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.sparse import eye_array
 
 from kmeanalyst.inference.posterior.column_sums import ColumnSums
-from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance, solvable_noise, until
+from kmeanalyst.inference.posterior.equations import Equations, solvable_noise, until
+from kmeanalyst.inference.posterior.feature_covariance import FeatureCovariance
 from kmeanalyst.inference.posterior.interactions import Interactions
 from kmeanalyst.inference.posterior.posterior import Posterior, validation
 from kmeanalyst.kernels.base import Array
@@ -40,7 +41,7 @@ def spread_from_independence(
     assert isinstance(measurement.feature_map, MarginFeatures)
     drawn = rows[systematic_indices(weights, n, rng)]
     independent = independent_rows(drawn, domain, measurement.feature_map.kernel, rng)
-    covariance = FeatureCovariance.of(measurement.even_features(independent), np.full(n, 1 / n))
+    covariance = FeatureCovariance.of_tables(measurement, independent, np.full(n, 1 / n))
     probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
     B = np.column_stack([measurement.with_even_noise(measurement.vector) - covariance.mean, probes])
     kappa, variance = _FIRST_SPREAD, measurement.noise_scale**2
@@ -84,7 +85,7 @@ def around_points(measurement: Measurement, domain: Domain, rows: Array, weights
 def posterior_around(
     measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float, allowed: AllowedCells | None = None
 ) -> Posterior:
-    covariance = FeatureCovariance.of(measurement.even_features(rows), weights)
+    covariance = FeatureCovariance.of_tables(measurement, rows, weights)
     target = measurement.with_even_noise(measurement.vector)
     assert isinstance(measurement.feature_map, MarginFeatures)
     equations = Equations.of(covariance, measurement.feature_map, spread, measurement.noise_scale**2)

@@ -13,8 +13,9 @@ from representation_cases import measured
 from simulated_releases import measured_release
 
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_model
-from kmeanalyst.inference.posterior import column_sums, equations, posterior, through_tables
-from kmeanalyst.inference.posterior.equations import Equations, FeatureCovariance
+from kmeanalyst.inference.posterior import column_sums, equations, feature_covariance, posterior, through_tables
+from kmeanalyst.inference.posterior.equations import Equations
+from kmeanalyst.inference.posterior.feature_covariance import FeatureCovariance
 from kmeanalyst.inference.posterior.posterior import Posterior
 from kmeanalyst.inference.posterior.through_tables import around_points, posterior_around, spread_from_independence
 from kmeanalyst.kernels.base import Array
@@ -281,11 +282,25 @@ def test_sets_of_two_columns_that_copy_each_other_share_a_pair():
 def test_two_threads_sum_up_as_one_does(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
     A, covariance = np.random.default_rng(0).standard_normal((FEATURES.dimension, 3)), fit.equations.covariance
     by_one = covariance @ A, covariance.at_rows(A)
-    monkeypatch.setattr(equations, "_WORTH_THREADS", 1)
-    assert len(equations._halves(covariance.shown)) == 2
-    assert covariance.transposed.data is covariance.shown.data and set(covariance.shown.data) == {1.0}
+    solved = fit.equations.inverse @ A
+    monkeypatch.setattr(feature_covariance, "_WORTH_THREADS", 1)
+    assert len(feature_covariance._halves(covariance.joint)) == 2
     np.testing.assert_array_equal(by_one[0], covariance @ A)
     np.testing.assert_array_equal(by_one[1], covariance.at_rows(A))
+    np.testing.assert_array_equal(solved, fit.equations.inverse @ A)
+
+
+def test_features_of_rows_are_those_of_their_joint_cells(measurement: Measurement):
+    """In a group of tables a row is in one cell; those of fewer groups than tables are put together again."""
+    rows, p = table(3000, np.random.default_rng(2)), np.random.default_rng(3).dirichlet(np.full(3000, 5.0))
+    uneven = replace(measurement, relative_noise=np.random.default_rng(4).uniform(0.3, 1, FEATURES.dimension))
+    for one in (measurement, uneven):
+        joint, features = feature_covariance.joint_cells(one, rows)
+        assert set(joint.data) == {1.0} and joint.nnz / 3000 <= 0.6 * FEATURES.width
+        np.testing.assert_array_equal((joint @ features).toarray(), one.even_features(rows).toarray())
+        found, plainly = FeatureCovariance.of_tables(one, rows, p), FeatureCovariance.of(one.even_features(rows), p)
+        np.testing.assert_allclose(found.diagonal, plainly.diagonal, atol=1e-15)
+        np.testing.assert_allclose(found.within(np.arange(30)), plainly.within(np.arange(30)), atol=1e-15)
 
 
 def test_blocks_are_smaller_where_cells_are_many(fit: Posterior, monkeypatch: pytest.MonkeyPatch):
