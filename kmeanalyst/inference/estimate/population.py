@@ -33,6 +33,7 @@ from kmeanalyst.inference.estimate.estimate import SAMPLE, Estimate, Estimates
 from kmeanalyst.inference.estimate.statistic import Statistic, mean_of_rows
 from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import on_one_thread
 from kmeanalyst.releases.domain.column import Columns
 from kmeanalyst.releases.expressions import ExpressionError, parse, words
 from kmeanalyst.releases.release import Question, ReleaseData, View
@@ -76,6 +77,7 @@ class Distribution(ABC):
         """Between which values a question lies on every row, by the domain's bounds; None where these do not say."""
         return None
 
+    @on_one_thread
     def mean(self, values: Array) -> Array:
         return self.weights @ values[: len(self.weights)]
 
@@ -212,7 +214,7 @@ def population_of(release: ReleaseData, *, where: Where = None, view: View | Non
     given = np.logical_and.reduce([values == 1 for values in held])
     if not given[: len(weights)].any() and (rules := impossible_condition(release, conditions)):
         raise ValueError(f"no row can meet the condition, by declaration: {rules}. Ask another condition.")
-    probability = positive_probability(float(weights @ given[: len(weights)]))
+    probability = positive_probability(float(mean_of_rows(weights, given).value))
     texts = [shown(condition, "condition") for condition in conditions]
     text = texts[0] if len(texts) == 1 else " and ".join(f"({part})" for part in texts)
     weights = weights * given[: len(weights)] / probability

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import on_one_thread
 
 Rule = Callable[..., tuple[Any, ...]]  # values → the value of the result, and its derivative by each of them
 
@@ -162,6 +163,7 @@ def _chained(x: Statistic, slope: Any, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(influence * slope, (n, *shape))
 
 
+@on_one_thread
 def mean_of_rows(weights: Array, values: Array) -> Statistic:
     """Σ w · values, of values (n,) or (n, k) the first M of which have the weights (M,)."""
     return Statistic(weights @ values[: len(weights)], np.asarray(values, dtype=float))

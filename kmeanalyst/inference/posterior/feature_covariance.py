@@ -93,7 +93,9 @@ class FeatureCovariance:
         if isinstance(block, slice):
             return np.diag(self.diagonal[block] + mean**2) - np.outer(mean, mean)
         own = self.some(block) if features is None else features
-        found = (self.weighted(own) @ own.T).toarray()
+        weighted, transposed = self.weighted(own), own.T.tocsr()
+        halves = in_two_threads(lambda part: part @ transposed, _halves(weighted), weighted.nnz)
+        found = vstack(halves, format="csr").toarray()
         found -= np.outer(mean, mean)
         return found
 

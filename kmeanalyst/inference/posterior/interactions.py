@@ -290,7 +290,7 @@ class Interactions:
         f, g = self._of_trends(i)
         table = np.zeros((f.shape[1] * g.shape[1], sums.shape[1]))
         table[cells] = sums
-        moved = np.einsum("fa,abk,gb->fgk", f, table.reshape(f.shape[1], g.shape[1], -1), g, optimize=True)
+        moved = g @ (f @ table.reshape(f.shape[1], -1)).reshape(len(f), g.shape[1], -1)
         return (rho[:, :, None] * moved).reshape(-1, sums.shape[1])
 
     def _of_trends(self, i: int) -> tuple[Array, ...]:
