@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_558,
-    "kmeanalyst/inference": 13_920,
+    "kmeanalyst/inference": 14_040,
     "kmeanalyst/kernels": 3_235,
     "kmeanalyst/learning": 2_860,
     "kmeanalyst/plots": 710,

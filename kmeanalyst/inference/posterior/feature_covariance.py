@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -125,41 +125,50 @@ def joint_cells(measurement: Measurement, rows: Array) -> tuple[csr_array, csr_a
     All tables of some columns are functions of a row's cells in these columns together, of which few occur. So tables are put into
     groups, and a row is in one cell of each group in place of one of each table: a fourth of the work and of the memory.
     """
-    feature_map = measurement.feature_map
+    feature_map, n = measurement.feature_map, len(rows)
     assert isinstance(feature_map, MarginFeatures)
-    kernel, indices, n = feature_map.kernel, feature_map.cell_indices(rows), len(rows)
-    cells, sizes = np.hstack([kernel.cells(rows), kernel.fine_cells(rows)]), (*kernel.sizes, *kernel.fine_sizes)
-    tables = [frozenset(table) for group in feature_map.groups for table in group.tables]
-    waiting = dict.fromkeys(map(int, np.argsort(-np.diff(feature_map.starts), kind="stable")))
-    groups, features, K = list[Array](), list[csr_array](), 0
-    while waiting:
-        columns, (group, found), refused = set(tables[first := next(iter(waiting))]), pd.factorize(indices[first]), set[int]()
-        while True:
-            lacked = Counter(j for t in waiting if len(more := tables[t] - columns) == 1 for j in more - refused)
-            for j, _ in lacked.most_common(_TRIED):
-                finer, then = pd.factorize(group.astype(np.int64) * sizes[j] + cells[:, j])
-                if len(then) * _ROWS_OF_A_CELL <= n:
-                    columns.add(j)
-                    group, found = finer, then
-                    break
-                refused.add(j)
-            else:
-                break
-        own = [t for t in waiting if tables[t] <= columns]
-        for t in own:
-            del waiting[t]
-        example = np.empty(len(found), dtype=np.intp)
-        example[group[::-1]] = np.arange(n)[::-1]
-        places = indices[own][:, example].T
-        values = np.broadcast_to(feature_map.heights[own], places.shape).ravel()
-        ends = np.arange(len(found) + 1, dtype=np.int32) * len(own)
-        features.append(csr_array((values, places.ravel(), ends), shape=(len(found), feature_map.dimension)))
+    indices, groups, features, K = feature_map.cell_indices(rows), list[Array](), list[csr_array](), 0
+    for tables, group, size in _groups(feature_map, rows, indices):
+        example = np.empty(size, dtype=np.intp)
+        example[group[::-1]] = np.arange(n)[::-1]  # the first row in each joint cell
+        places = indices[tables][:, example].T
+        values = np.broadcast_to(feature_map.heights[tables], places.shape).ravel()
+        ends = len(tables) * np.arange(size + 1, dtype=np.int32)
+        features.append(csr_array((values, places.ravel(), ends), shape=(size, feature_map.dimension)))
         groups.append(group + K)
-        K += len(found)
+        K += size
     kind = get_index_dtype(maxval=max(n * len(groups), K))
     ends = len(groups) * np.arange(n + 1, dtype=kind)
     joint = csr_array((np.ones(n * len(groups)), np.column_stack(groups).ravel().astype(kind), ends), shape=(n, K))
     return joint, measurement.with_even_noise(vstack(features, format="csr"))
+
+
+def _groups(feature_map: MarginFeatures, rows: Array, indices: Array) -> Iterator[tuple[list[int], Array, int]]:
+    """Tables of each group, the joint cell (n,) of each row, and how many occur: beginning with the largest table that is left,
+    columns are added that bring in most tables, as long as few joint cells occur.
+    """
+    kernel = feature_map.kernel
+    cells, sizes = np.hstack([kernel.cells(rows), kernel.fine_cells(rows)]), (*kernel.sizes, *kernel.fine_sizes)
+    columns_of = [frozenset(table) for group in feature_map.groups for table in group.tables]
+    waiting = dict.fromkeys(map(int, np.argsort(-np.diff(feature_map.starts), kind="stable")))
+    while waiting:
+        columns, refused = set(columns_of[first := next(iter(waiting))]), set[int]()
+        group, occur = pd.factorize(indices[first])
+        while True:
+            lacked = Counter(j for t in waiting if len(more := columns_of[t] - columns) == 1 for j in more - refused)
+            for j, _ in lacked.most_common(_TRIED):
+                finer, then = pd.factorize(group.astype(np.int64) * sizes[j] + cells[:, j])
+                if len(then) * _ROWS_OF_A_CELL <= len(rows):
+                    columns.add(j)
+                    group, occur = finer, then
+                    break
+                refused.add(j)
+            else:
+                break
+        tables = [t for t in waiting if columns_of[t] <= columns]
+        for t in tables:
+            del waiting[t]
+        yield tables, group, len(occur)
 
 
 def _halves(matrix: Any) -> tuple[Any, ...]:
