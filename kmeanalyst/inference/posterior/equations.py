@@ -16,7 +16,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 
 _LARGEST, _MOST_TOGETHER = 512, 2000  # cells of a part of one table, of any block
-_MOST_ENTRIES = 90_000_000  # of all blocks: they are smaller where cells are many
+_MOST_ENTRIES = 75_000_000  # of all blocks: they are smaller where cells are many
 _RELATED = 0.85  # canonical correlation of columns whose tables are one block of the preconditioner
 _MOST_SHARED, _EXPLAINED = 60, 1e-6  # functions that tables of a larger block share; share of variance that is rounding
 _ROUNDING, _FLAT, _NOTHING = 1e-9, 1e-12, 1e-30  # of eigenvalues; of a constant column's variance; of gains
