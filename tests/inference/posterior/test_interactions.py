@@ -14,7 +14,8 @@ import pytest
 from scipy.special import ndtr
 
 import release_side
-from kmeanalyst.inference.posterior import interactions, scored_distances
+from kmeanalyst.inference.posterior import cells_of_rows, heaps_and_bends, interactions, scored_distances
+from kmeanalyst.inference.posterior.cells_of_rows import CellsOfRows
 from kmeanalyst.inference.posterior.column_sums import OF_COLUMNS
 from kmeanalyst.inference.posterior.interactions import Interactions
 from kmeanalyst.inference.posterior.scored_distances import squared_distances
@@ -33,12 +34,12 @@ def over(cells: Array, sizes: tuple[int, ...], values: Any = None, **fields: Any
     """Of rows of equal weight in these cells, with values (n,) or (d, n) by which cells have parts: of two kinds by default."""
     n = cells.shape[1]
     even, values = np.full(n, 1 / n), np.broadcast_to(np.arange(n) % 2 if values is None else values, cells.shape)
-    within = tuple(interactions._parts(own, own, v, even) for own, v in zip(cells, values, strict=True))
+    within = tuple(cells_of_rows._parts(own, own, v, even) for own, v in zip(cells, values, strict=True))
+    rows = CellsOfRows(n, slice(None), even, cells, sizes, sizes, fields.pop("within", within))
     pairs = fields.setdefault("pairs", tuple(combinations(range(len(sizes)), 2)))
     fields.setdefault("counted", tuple(combinations(range(len(sizes)), 2)))
     unknown = {"most": np.full(len(pairs), 1e9), "squared": np.full(len(pairs), np.nan), "usual": np.zeros(len(pairs))}
-    rows = {"n": n, "chosen": slice(None), "weights": even, "within": within, "ranges": sizes}
-    return Interactions(cells=cells, sizes=sizes, **rows | unknown | fields)
+    return Interactions(rows, **unknown | fields)
 
 
 def sets(spreads: tuple[float, ...], most: float = 1e9, columns: int = 2, squared: float = np.nan) -> Interactions:
@@ -63,7 +64,7 @@ def test_each_set_of_columns_has_a_spread_of_its_own():
     other = np.where(np.arange(4000) // 2 % 2, 1.0, -1.0)
     h = np.column_stack([column, interaction()[:, 0], kind, other])
     found = variances(sets((0.3,)), h, np.full(4, 2.0))
-    triples, heaps = interactions._OF_TRIPLES, interactions._OF_HEAPS
+    triples, heaps = interactions._OF_TRIPLES, heaps_and_bends.OF_HEAPS
     # within a cell of half of the mass the kind has all of its variance: in both columns
     assert found == pytest.approx([OF_COLUMNS, 0.3, 2 * heaps / 2 + triples, triples], rel=0.02)
 
@@ -94,7 +95,8 @@ def test_a_pair_that_nobody_looked_at_departs_as_far_as_its_columns_shares_allow
 
 
 def _of_cells(found: Interactions, h: Array) -> tuple[Array, Array, Array]:
-    _, means, roots, cells = next(found._between(list(found._prepared([(0, 1)])), h, found.weights @ h**2))
+    rows, weights = found.rows, found.rows.weights
+    _, means, roots, cells = next(rows.between(rows.sums_of([(0, 1)]), weights[:, None] * h, weights @ h**2))
     return cells, means, roots
 
 
@@ -106,7 +108,8 @@ def test_a_pair_with_a_score_may_have_a_trend_that_many_cells_do_not_make_smalle
     h = np.column_stack([first[0] * first[1], second[0] * second[1]]) / np.array([8.25, 0.09])
     along, level = variances(pair, h, np.full(2, 1e3))
     assert along == pytest.approx(0.04 + 0.001, rel=0.02) and level < 0.1 * along
-    atoms_last = replace(pair, cells=(cells - 3) % 10, values=cells)  # cells that do not stand in the order of their values
+    # cells that do not stand in the order of their values
+    atoms_last = replace(pair, rows=replace(pair.rows, cells=(cells - 3) % 10, values=cells))
     np.testing.assert_allclose(variances(atoms_last, h, np.full(2, 1e3)), [along, level])
     drawn = pair.draws(400, np.random.default_rng(0))
     assert (h.T @ drawn)[0].var() == pytest.approx(along + interactions._OF_TRIPLES, rel=0.25)
@@ -120,7 +123,8 @@ def test_a_rare_level_may_have_all_of_the_distance_that_a_score_leaves_likely():
     for share, u in ((0.5, 0.05), (0.05, 0.01)):
         cells[0] = np.arange(10_000) >= 10_000 * (1 - share)
         pair = over(cells, (2, 10), spreads=np.full(1, 1e-9), squared=np.full(1, u**2), usual=np.full(1, u))
-        pair = replace(pair, values=cells + np.array([[0.0], [1e-5]]) * np.arange(10_000))  # ranges, of many values each
+        values = cells + np.array([[0.0], [1e-5]]) * np.arange(10_000)  # ranges, of many values each
+        pair = replace(pair, rows=replace(pair.rows, values=values))
         root = math.sqrt(share * (1 - share))
         h = ((cells[0] - share) / root * ranks)[:, None]
         rho = 0.75 * u / (2 * root * np.abs(ranks).mean())
@@ -144,7 +148,7 @@ def test_levels_have_a_part_of_the_distance_each_and_no_more_than_their_shares_a
     cells[0] = np.arange(9000) >= 8910
     cells[0, 8901:8910] = 2
     rare = over(cells, (3, 3), values=cells, spreads=np.full(1, 1e-9), squared=np.full(1, 0.25), usual=np.full(1, 0.5))
-    rho, apart = rare._trends[0], math.sqrt(0.001 * 0.999)
+    rho, apart = rare._trends[0, 1].rho, math.sqrt(0.001 * 0.999)
     assert rho[3, 1:] == pytest.approx(np.full(3, apart / math.sqrt(2 / 9) / 2), rel=0.01) and (rho <= 1).all()
 
 
@@ -165,10 +169,10 @@ def test_rare_levels_may_be_tied_to_each_other_which_hardly_makes_a_distance():
 
 
 def test_rows_without_weight_have_no_part_wherever_their_cells_stand():
-    own = replace(sets((0.3,)), weights=np.where(CELLS[0] + CELLS[1] > 0, 1 / 3000, 0.0))  # none in the first cell
-    prepared = list(own._prepared([(0, 1)]))
-    ((_, means, roots, cells),) = own._between(prepared, np.eye(2)[CELLS[0]], np.ones(2))
-    assert prepared[0].sums.indices.min() == 0 and list(cells) == [1, 2, 3]
+    rows = replace(sets((0.3,)).rows, weights=np.where(CELLS[0] + CELLS[1] > 0, 1 / 3000, 0.0))  # none in the first cell
+    sums = list(rows.sums_of([(0, 1)]))
+    ((_, means, roots, cells),) = rows.between(sums, rows.weights[:, None] * np.eye(2)[CELLS[0]], np.ones(2))
+    assert sums[0].sums.indices.min() == 0 and list(cells) == [1, 2, 3]
     assert means / roots[:, None] == pytest.approx(np.array([[1, 0], [0, 1], [0, 1]]))
 
 
@@ -308,8 +312,9 @@ def test_what_chance_gives_to_many_cells_is_no_departure():
 
 def bends(cells: Array, values: Array, h: Array) -> float:
     """The deviation of a mean from how columns may depend on each other within ranges of one of them."""
-    both = replace(over(cells, tuple(cells.max(axis=1) + 1), spreads=np.full(1, 1e-9)), values=values)
-    return float(np.sqrt(both._bends(h[:, None] - h.mean())[0, 0]))
+    rows = replace(over(cells, tuple(cells.max(axis=1) + 1), spreads=np.full(1, 1e-9)).rows, values=values)
+    found = interactions._along(*heaps_and_bends.bends(rows, rows.weights[:, None] * (h[:, None] - h.mean())))
+    return float(np.sqrt(found[0, 0]))
 
 
 def test_within_a_range_a_column_may_change_at_once_to_what_it_is_beside():
@@ -336,7 +341,7 @@ def test_where_one_range_has_nearly_all_rows_a_column_may_depend_on_the_number_a
         return bends(np.stack([cell, level]), np.stack([x, level]), x * level)
 
     spread = x.std() / 2  # of x level, if one were all of the other
-    assert found(1) == pytest.approx(interactions._ANY_BEND * spread, rel=0.2)
+    assert found(1) == pytest.approx(heaps_and_bends._ANY_BEND * spread, rel=0.2)
     assert found(20) < 0.05 * found(1)
 
 
@@ -350,8 +355,9 @@ def test_tables_of_other_columns_hide_a_part_of_a_trend():
         own = over(cells, (2, 2, 2), counted=counted, spreads=np.zeros(3), squared=np.array([0.0, squared, 0.0]))
         return float(variances(own, agree, np.full(1, 2.0))[0])
 
-    factor = 1 / (1 - 0.36 / (1 + interactions._RIDGE))
-    assert over(cells, (2, 2, 2), counted=some, spreads=np.zeros(3))._factors == pytest.approx([1, factor, 1], rel=1e-3)
+    factor = 1 / (1 - 0.36 / (1 + cells_of_rows._RIDGE))
+    trends = over(cells, (2, 2, 2), counted=some, spreads=np.zeros(3), squared=np.ones(3))._trends
+    assert [trends[pair].rho[0, 0] for pair in every] == pytest.approx([1, factor, 1], rel=1e-3)
     trend = variance(0.01, every) - variance(0.0, every)
     assert trend > 0.005 and variance(0.01, some) - variance(0.0, some) == pytest.approx(factor**2 * trend, rel=1e-3)
 
@@ -368,7 +374,7 @@ def test_what_rows_show_of_three_columns_through_a_fourth_may_not_be_so():
     pairs = {(0, 1): sums[0], (0, 2): sums[1], (1, 2): sums[2]}
     signs = np.array([[[a == b, a == b] for b in (0, 1)] for a in (0, 1)]) * 2 - 1
     shift = ((table - implied_by_pairs((0, 1, 2), pairs)) * signs * [-1, 1]).sum()
-    assert abs(shift) > 0.05 and own._dependence(both)[1:].ravel() == pytest.approx(own._hidden(3, {2}) * shift)
+    assert abs(shift) > 0.05 and own._dependence(both / len(both))[1:].ravel() == pytest.approx(own.rows.hidden(3, {2}) * shift)
     known = replace(own, counted=((0, 1, 2, 3),))
     assert variances(own, both, np.full(1, 2.0)) >= variances(known, both, np.full(1, 2.0)) + 0.99 * shift**2
     drawn = np.array([float((both.T @ each.draws(400, np.random.default_rng(0))).var()) for each in (own, known)])

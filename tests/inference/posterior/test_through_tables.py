@@ -70,7 +70,7 @@ def fit(measurement: Measurement) -> Posterior:
 def test_a_pair_that_was_counted_may_have_the_trend_that_its_table_shows(fit: Posterior):
     """Of the ten pairs of the table, as far as ranks of other rows and a noise of about .09 on each let it be seen."""
     cells = FEATURES.kernel.cells(table(3000, np.random.default_rng(0)))
-    ranks = np.array([own[cells[:, j]] for j, own in enumerate(fit.prior._ranks)])
+    ranks = np.array([own[cells[:, j]] for j, own in enumerate(fit.prior.rows.ranks)])
     shown = np.abs(ranks @ ranks.T / 3000)[np.triu_indices(5, 1)]
     np.testing.assert_allclose(np.sqrt(fit.prior.squared), shown, atol=0.12)
     assert shown.max() > 0.4 and shown.min() < 0.05
