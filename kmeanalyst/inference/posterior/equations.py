@@ -131,7 +131,7 @@ class _Blocks:
         in_two_threads(together, self._halves, self.size)
         return solved
 
-    @property
+    @cached_property
     def size(self) -> int:
         return sum(block.size for block in self.blocks)
 
