@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
+from kmeanalyst.inference.posterior.feature_covariance import second_moments
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.measurement import Measurement
@@ -59,8 +60,7 @@ class ColumnSums:
         noise = np.where(there, 1 / np.where(there, precision, 1.0), 0.0)
         whole = columns.T @ (columns @ noise)
         used = np.sort(np.argsort(-np.where(there, shares, -1.0), kind="stable")[: min(_MOST, there.sum())])
-        among = indicators[:, used]
-        covariance = (among.T @ (among * weights[:, None])).toarray() - np.outer(shares[used], shares[used])
+        covariance = second_moments(indicators[:, used].T.tocsr(), weights) - np.outer(shares[used], shares[used])
         gain = np.linalg.inv(covariance + np.diag(np.maximum(noise[used], _INVERTIBLE)) / OF_COLUMNS)
         spare = np.divide(noise, whole, out=np.zeros(size), where=whole > 0)
         of_features = (sums * noise[:, None]).tocsr()

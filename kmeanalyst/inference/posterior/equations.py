@@ -187,7 +187,7 @@ class _Columns:
             values, vectors = np.linalg.eigh(correlation[np.ix_(those, those)])
             used = np.flatnonzero(values > _ROUNDING)[-_MOST_SHARED:]
             common[int(one)] = values[used], roots[:, those] @ (vectors[:, used] / np.sqrt(values[used]))
-        base, weighted = tuple(feature_map.kernel.columns), covariance.weighted(indicators)
+        base, weighted = tuple(feature_map.kernel.columns), (indicators * covariance.weights).tocsr()
         return cls(covariance, indicators.T.tocsr(), weighted, cells, joint, at, base, number[list(base)], common)
 
     def own(self, columns: Iterable[int], block: Any, features: Any) -> tuple[Array, Array, Array]:

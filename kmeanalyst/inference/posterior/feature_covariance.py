@@ -83,19 +83,13 @@ class FeatureCovariance:
         """(k, n) sparse: some features, by a slice or their numbers, of all rows."""
         return self.features_transposed[block] @ self.joint_transposed
 
-    def weighted(self, features: Any) -> Any:
-        """Features (k, n) times the rows' weights."""
-        return csr_array((features.data * self.weights[features.indices], features.indices, features.indptr), features.shape)
-
     def within(self, block: Any, features: Any = None) -> Array:
         """(k, k) C of some features (k, n): their numbers, or a slice within one table, of which each row is in one cell."""
         mean = self.mean[block]
         if isinstance(block, slice):
             return np.diag(self.diagonal[block] + mean**2) - np.outer(mean, mean)
         own = self.some(block) if features is None else features
-        weighted, transposed = self.weighted(own), own.T.tocsr()
-        halves = in_two_threads(lambda part: part @ transposed, _halves(weighted), weighted.nnz)
-        found = vstack(halves, format="csr").toarray()
+        found = second_moments(own, self.weights)
         found -= np.outer(mean, mean)
         return found
 
@@ -169,6 +163,14 @@ def _groups(feature_map: MarginFeatures, rows: Array, indices: Array) -> Iterato
         for t in tables:
             del waiting[t]
         yield tables, group, len(occur)
+
+
+def second_moments(features: Any, weights: Array) -> Array:
+    """(k, k) Σ p φ φᵀ over the rows, of features (k, n) sparse."""
+    weighted = csr_array((features.data * weights[features.indices], features.indices, features.indptr), features.shape)
+    transposed = features.T.tocsr()
+    halves = in_two_threads(lambda part: part @ transposed, _halves(weighted), weighted.nnz)
+    return vstack(halves, format="csr").toarray()
 
 
 def _halves(matrix: Any) -> tuple[Any, ...]:
