@@ -34,8 +34,8 @@ _R = TypeVar("_R")
 class FeatureCovariance:
     """C = Cov_p φ of rows as an operator, and its diagonal: features of rows (n, F) are the product of `joint` and `features`.
 
-    joint     (n, K) sparse, of ones: each row's cells; all columns of C that a cell has a part in have their parts in its group.
-    features  (K, F) sparse: of each cell. Both are there transposed too.
+    joint     (n, K) sparse, of ones: the joint cells of each row, one of each group of tables (of other features the row itself).
+    features  (K, F) sparse: of each joint cell; a feature is of the cells of one group. Both are there transposed too.
     """
 
     joint: Any
