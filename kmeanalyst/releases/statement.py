@@ -15,7 +15,7 @@ import platform
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar, TypeGuard
 
 from kmeanalyst.releases.texts import Printed, flaw_of, one_line, spacing_flaw_of
@@ -150,7 +150,14 @@ class StatementError(ValueError):
 
 def software_versions(*packages: str) -> dict[str, str]:
     """Python's version and those of the packages, as statements and file headers record them."""
-    return {"python": platform.python_version()} | {name: version(name) for name in packages}
+    return {"python": platform.python_version()} | {name: _version(name) for name in packages}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # of a source tree that was not installed: noise that is drawn by then must not be lost
+        return "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -443,6 +443,10 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
         how = ", or a table with a column of what compares them" if len(numbers) == 2 else ", or an atom where values heap,"
         which, edges = " and ".join(numbers), f"A domain with edges where the question changes{how} does"
         return f"values within the ranges of {which} were not distinguished. {edges}"
+    trees = [words.written(name) for name in columns if isinstance(release.domain[name], Tree)]
+    if trees and len(columns) > 1:
+        which = "A table with a column of its finer nodes has them"
+        return f"{together} was counted in coarser nodes of {trees[0]}, and not within them. {which}"
     return ""  # its cells were counted
 
 

@@ -24,6 +24,7 @@ from kmeanalyst.kernels import Kernel, MultiScale, SoftenedProduct
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.derived import sources_of
 from kmeanalyst.releases.domain.column import KEPT
 from kmeanalyst.releases.domain.domain import Domain
@@ -33,6 +34,7 @@ from kmeanalyst.releases.rules.kept_rows import kept_or
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _COARSEST = 8.0  # 1/8 of a column's range: no dependence on a smaller scale is fitted
+_FINEST, _BEYOND = 64.0, 2.0  # 1/64: on such a scale it is seen; standard errors
 _RESIDUAL_OVER_SIGNAL = 1 / 3  # variances, assumed
 _BASIS = 500  # at most so many points span the functions
 _SPAN = 1e-6  # squared distance to the span, at which a point adds nothing
@@ -47,13 +49,13 @@ def public_regulariser(release: ReleaseData) -> float:
     return ratio * (1 / measurement.n_rows + 1 / len(release)) + ratio**0.5 * noise
 
 
-def smooth_kernel(domain: Domain) -> Kernel:
-    """The table kernel of some columns without the lengthscales below an eighth of a column's range."""
+def smooth_kernel(domain: Domain, finest: float = _COARSEST) -> Kernel:
+    """The table kernel of some columns without the lengthscales below such a part of a column's range."""
     parts = []
     for part, column in zip(table_kernel(domain).kernels, domain.columns, strict=True):  # type: ignore[attr-defined]
         if isinstance(part, MultiScale):
             low, high = column.bounds
-            coarse = [length for length in part.lengthscales if length >= (high - low) / _COARSEST * 0.999]
+            coarse = [length for length in part.lengthscales if length >= (high - low) / finest * 0.999]
             part = MultiScale(lengthscales=tuple(coarse or part.lengthscales[-1:]))
         parts.append(part)
     return SoftenedProduct(kernels=tuple(parts), inclusion=0.5)
@@ -69,6 +71,7 @@ class Smoother:
     features     (n, r + 1) φ at the rows of population.model.frame.
     regulariser  λ.
     notes        what every answer should say.
+    finer        a regression of smaller lengthscales, which shows what this one smooths away.
     """
 
     population: Population
@@ -77,6 +80,7 @@ class Smoother:
     features: Array
     regulariser: float
     notes: tuple[str, ...] = ()
+    finer: Smoother | None = None
 
     @cached_property
     def _factor(self) -> Any:
@@ -137,7 +141,7 @@ def smoother(
     asked = view or released_view(release)
     found = _regression(population_of(release, where=where, view=asked), conditioning, chosen)
     if _is_definite(found):
-        return found
+        return found if kernel is not None else _with_finer(found)
     if view is not None:
         raise ValueError(
             "the released weights are negative along some function of the given columns, by more than the regulariser: "
@@ -145,7 +149,14 @@ def smoother(
         )
     within = _regression(population_of(release, where=where, view="probability"), conditioning, chosen)
     note = "the released weights are negative along some function of the given columns: probability weights were used"
-    return replace(within, notes=(note,))
+    return replace(within if kernel is not None else _with_finer(within), notes=(note,))
+
+
+def _with_finer(found: Smoother) -> Smoother:
+    if not any(column.is_number for column in found.conditioning.columns):
+        return found
+    finer = _regression(found.population, found.conditioning, smooth_kernel(found.conditioning, _FINEST))
+    return replace(found, finer=finer) if _is_definite(finer) else found
 
 
 def _regression(population: Population, conditioning: Domain, kernel: Kernel) -> Smoother:
@@ -247,6 +258,10 @@ def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.
 Given: TypeAlias = Mapping[str, Any] | pd.DataFrame
 
 _OF_LEVELS = "this is of the released points: a mean or a probability with where= is of levels too, and of the fitted weights"
+_CHANGES_FASTER = (
+    "it changes faster here than this regression follows, which smooths over an eighth of a column's range: ask a mean or a "
+    "probability with where="
+)
 _FAR = 0.5  # share of the prior variance: if the release leaves more, the answer is mostly extrapolated
 _ROUNDING = 1e-9
 
@@ -281,9 +296,13 @@ def conditional_expectation(
 def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFrame) -> Estimates:
     """A question's means given each of the rows (q, conditioning columns), moved by what is known of their amplitude."""
     texts = [f"{shown(question)} | {text}" for text in texts_of(smooth, rows)]
-    population, at = smooth.population, smooth.at(smooth.conditioning.encode(rows))
-    values = population.values(question)
+    population, given = smooth.population, smooth.conditioning.encode(rows)
+    at, values = smooth.at(given), population.values(question)
     found, influences, left = smooth.answers(values, at)
+    unseen = np.zeros_like(found)
+    if smooth.finer is not None:
+        unseen = np.hypot(_smoothed_away(smooth.finer, values, given, found, influences), _jumps(smooth.finer, values, given))
+        left = np.hypot(left, unseen)
     if (known := amplitudes(smooth, at)) is not None:
         moved, error = known.of(question, values)
         found, left = found + moved, np.hypot(left, error)
@@ -292,8 +311,8 @@ def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFra
     release = population.release
     levels = release.measurement is not None and not any(release.columns[name].is_number for name in rows)
     notes = [
-        (*smooth.notes, *[_OF_LEVELS] * levels, *_notes(*pair, is_condition))
-        for pair in zip(found, smooth.unknown(at), strict=True)
+        (*smooth.notes, *[_OF_LEVELS] * levels, *[_CHANGES_FASTER] * bool(change), *_notes(*pair, is_condition))
+        for change, pair in zip(unseen, zip(found, smooth.unknown(at), strict=True), strict=True)
     ]
     influences = np.vstack([influences, left]).T  # they end in the bias: see ErrorModel
     asked = zip(found, influences, texts, notes, strict=True)
@@ -302,6 +321,44 @@ def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFra
         return answers
     reach = [(min(ends[0], each.value), max(ends[1], each.value)) for each in answers]
     return Estimates(replace(each, possible=own) for each, own in zip(answers, reach, strict=True))
+
+
+def _smoothed_away(finer: Smoother, values: Array, given: Array, found: Array, influences: Array) -> Array:
+    """(q,) by how much answers of the finer regression at encoded rows differ from these, of influences (n, q), beyond noise."""
+    there, own, _ = finer.answers(values, finer.at(given))
+    return _beyond_noise(finer, there - found, own - influences)
+
+
+def _jumps(finer: Smoother, values: Array, given: Array) -> Array:
+    """(q,) by how much answers may be off as a number may jump within the range that it is in: half of the step over this range, as
+    far as ranges beside have less of it.
+    """
+    population, found = finer.population, np.zeros(len(given))
+    measurement = population.release.measurement
+    if measurement is None or not isinstance(measurement.feature_map, MarginFeatures):
+        return found
+    for j, column in enumerate(finer.conditioning.columns):
+        if not column.is_number or column.name not in population.release:
+            continue
+        low, high = column.bounds
+        edges = np.array([low, *measurement.feature_map.kernel.edges[population.release.domain.position(column.name)], high])
+        own = np.clip(np.searchsorted(edges, given[:, j], side="right"), 1, len(edges) - 1)
+        width, moved = edges[own] - edges[own - 1], list[tuple[Array, Array, Array]]()
+        for steps in (-2, -1, 1, 2):
+            rows = given.copy()
+            rows[:, j] = np.clip(given[:, j] + steps * width, low, high)
+            moved.append(finer.answers(values, finer.at(rows)))
+        (first, *_), (before, lower, _), (after, upper, _), (last, *_) = moved
+        jump = _beyond_noise(finer, (after - before) / 2, (upper - lower) / 2)
+        found = np.maximum(found, jump - np.maximum(np.abs(last - after), np.abs(before - first)))
+    return found
+
+
+def _beyond_noise(smooth: Smoother, differences: Array, influences: Array) -> Array:
+    """(q,) the size of differences (q,), of influences (n, q), less what noise makes of nothing."""
+    asked = [Statistic(float(each), own) for each, own in zip(differences, influences.T, strict=True)]
+    errors = np.array([each.standard_error for each in estimates(smooth.population, asked)])
+    return np.sqrt(np.maximum(differences**2 - (_BEYOND * errors) ** 2, 0.0))
 
 
 def _notes(value: float, unknown: float, is_condition: bool) -> list[str]:

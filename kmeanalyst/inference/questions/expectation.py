@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from itertools import product
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, grou
 from kmeanalyst.inference.questions.within_ranges import FewRows, Z, error_of_comparisons, error_within_ranges, with_bias
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.expressions import Expression
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _ROUNDING = 1e-9
@@ -160,12 +162,26 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
         known = unresolved.mass_of_pair(population.release, parts)
         mass = _most_of_all(population, parts) if known is None else min(known / population.probability, 1.0)
     else:
-        mass = mass_of(denied.denied() if is_condition else asked)
+        mass = max(mass_of(denied.denied() if is_condition else asked), _most_elsewhere(population, asked, where))
     mass = max(mass, error_of_comparisons(population, asked))
     if mass == 0:
         return found
     note = f"{what} a probability of up to {mass:.3g} by what was measured"
     return with_bias(population, replace(found, notes=(*found.notes, note)), mass / Z)
+
+
+def _most_elsewhere(population: Population, asked: Expression, where: Sequence[Expression | None]) -> float:
+    """The most, at 95 %, that an event may have given conditions on columns that it was not counted with: all that it has."""
+    release, given = population.release, {name for each in where if each for name in each.columns}
+    places = [[release.domain.position(name) for name in names if name in release.domain] for names in (asked.columns, given)]
+    measurement = release.measurement
+    if measurement is None or given & {*asked.columns} or all(measurement.counted_together(*pair) for pair in product(*places)):
+        return 0.0
+    whole = population_of(release, view=cast(View, population.view))
+    if not whole.values(asked.text)[: len(whole.weights)].any():
+        return 0.0
+    most = estimate(whole, probability_of(whole, asked.text)).interval(0.95)[1]
+    return float(np.clip(most / population.probability, 0.0, 1.0))
 
 
 def _most_of_all(population: Population, conditions: Sequence[str]) -> float:

@@ -146,9 +146,10 @@ def most_apart(population: Population, value: float, statistic: Callable[[Popula
     """How far from a value the intervals of a statistic reach as values heap in ranges that a condition cuts; 0 for none."""
     most = 0.0
     for other in with_heaps_in_conditions(population):
-        found = statistic(other)
-        if found.influence is not None:
-            most = max(most, abs(float(found.value) - value) + Z * estimate(other, found).standard_error)
+        with suppress(ValueError):  # the question has no value at rows that would then be among them
+            found = statistic(other)
+            if found.influence is not None:
+                most = max(most, abs(float(found.value) - value) + Z * estimate(other, found).standard_error)
     return most
 
 

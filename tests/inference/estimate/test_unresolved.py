@@ -19,7 +19,9 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import parse
+from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.rules.compiled import asked_of, rules_of
 from kmeanalyst.releases.rules.rule import Rule
 from release_side import publish
@@ -398,3 +400,43 @@ def test_a_question_by_a_derived_column_is_true_of_the_same_rows(bounds, missing
             answered += "d" in asked.columns
             np.testing.assert_array_equal(asked.evaluate(frame, domain), parse(asked.text).evaluate(frame, domain), asked.text)
     assert answered >= 4
+
+
+def test_a_value_without_rows_given_a_column_that_it_was_not_counted_with_may_be_all_there(monkeypatch: pytest.MonkeyPatch):
+    """Of broken sensors no row says -40, as 1 % of all do: if both were not counted together, that says nothing."""
+    rng = np.random.default_rng(0)
+    broken = rng.random(4000) < 0.02
+    temp = np.where(~broken & (rng.random(4000) < 0.005), -40, rng.integers(0, 30, 4000))
+    domain = Domain((Integer(name="temp", lower=-40, upper=40, atoms=(-40,)), Boolean(name="broken")))
+    table = pd.DataFrame({"temp": temp, "broken": broken})
+    release = publish(table, domain, epsilon=10.0, delta=1e-6, uncounted=True, rehearsal=0)
+    kept = ~(release.frame["broken"] & (release.frame["temp"] == -40)).to_numpy()
+    weights = release.weights[kept] / release.weights[kept].sum()
+    release = release.replaced(points=release.frame[kept], weights=weights, weight_view="probability")
+    counted = release.probability("temp == -40", where="broken").interval()[1]
+    monkeypatch.setattr(Measurement, "counted_together", lambda *_: False)
+    most = release.probability("temp == -40").interval()[1] / release.probability("broken").value
+    assert release.probability("temp == -40", where="broken").interval()[1] == pytest.approx(most, rel=1e-3) and most > 5 * counted
+
+
+def test_nodes_within_those_that_a_pair_was_counted_by_are_said():
+    rng, leaves = np.random.default_rng(0), [f"{a}{b}{c}" for a in "ABCDEF" for b in range(6) for c in range(5)]
+    parents = {leaf: leaf[:2] for leaf in leaves} | {leaf[:2]: leaf[0] for leaf in leaves}
+    code = rng.choice(leaves, 4000)
+    sex = np.where(rng.random(4000) < np.where(code == "A30", 0.05, 0.5), "f", "m")
+    domain = Domain((Tree(name="code", levels=tuple(leaves), parents=parents), DOMAIN["sex"]))
+    table = pd.DataFrame({"code": code, "sex": sex})
+    release = publish(table, domain, epsilon=3.0, delta=1e-6, uncounted=True, rehearsal=0)
+    within, coarse = (release.probability("sex == 'f'", where=f"code == '{node}'") for node in ("A30", "A3"))
+    assert any("counted in coarser nodes of code" in note for note in within.notes), within.notes
+    assert not coarse.notes
+
+
+def test_a_question_that_has_no_value_at_rows_beyond_its_condition_is_answered():
+    """Where values may heap in the range that the condition cuts, rows of it could meet the condition that have no logarithm."""
+    rng = np.random.default_rng(0)
+    amount = np.where(rng.random(4000) < 0.3, 0, np.rint(rng.lognormal(3, 1, 4000)) - 15).clip(-50, 1000)
+    domain = Domain((Integer(name="amount", lower=-50, upper=1000, edges=(-25, 25, 100, 400)), DOMAIN["sex"]))
+    table = pd.DataFrame({"amount": amount.astype(int), "sex": rng.choice(["f", "m"], 4000)})
+    release = publish(table, domain, epsilon=1.0, delta=1e-6, uncounted=True, rehearsal=0)
+    assert 0 < release.mean("log(amount)", where="amount > 0").value < 7

@@ -21,7 +21,7 @@ from kmeanalyst.releases.derived import sources_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Boolean
-from kmeanalyst.releases.domain.numbers import Real
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.representation import wanted
 
 LINE = Domain((Real(name="x", lower=-5, upper=5), Real(name="y", lower=-5, upper=5), Boolean(name="b")))
@@ -329,3 +329,25 @@ def test_intervals_hold_a_ridge_that_noise_has_flattened():
         for k, (centre, width, at) in enumerate([(value, error, truth), (flat, alone, truth), (value, error, truth - 1.2)]):
             held[k] += (np.abs(centre - at) <= 1.96 * width).sum()
     assert held[0] >= max(120, held[1] + 10) and held[2] <= 70, held
+
+
+def stepped(rng: np.random.Generator, share: np.ndarray, score: np.ndarray) -> Release:
+    """A release of a score in ranges of ten, 55 to 64 among them, and whether a row was chosen, of this share (101,) by score."""
+    frame = pd.DataFrame({"score": score, "chosen": rng.random(len(score)) < share[score]})
+    column = Integer(name="score", lower=0, upper=100, edges=tuple(np.arange(5.0, 100.0, 10.0)))
+    domain = Domain((column, Boolean(name="chosen")))
+    return release_side.publish(frame, domain, epsilon=10.0, delta=1e-6, rehearsal=1, uncounted=True)
+
+
+def test_a_jump_within_a_range_is_held_and_said_and_a_slope_has_nothing_of_it():
+    rng, scores = np.random.default_rng(1), np.arange(101)
+    score = np.clip(np.rint(rng.normal(56, 14, 6000)), 0, 100).astype(int)
+    jump, slope = np.where(scores < 60, 0.04, 0.85), 0.2 + 0.006 * scores
+    for share, jumps in ((jump, True), (slope, False)):
+        release = stepped(rng, share, score)
+        asked = [57, 59, 60, 61, 63]
+        for at, found in zip(asked, release.conditional_expectation("chosen", given={"score": asked}), strict=True):
+            low, high = found.interval()
+            assert low <= share[at] <= high, (at, found)
+            assert any("changes faster" in note for note in found.notes) == jumps
+            assert jumps or high - low < 0.25
