@@ -43,6 +43,7 @@ from release_side import draft_domain, publish
 
 MOST, DELTA, SAMPLES = 20_000, 1e-6, 40
 OF_EACH = 5  # questions of a kind
+_NEAREST = 400  # rows whose mean an expectation given a number is compared with
 
 
 def _statsmodels(name: str) -> pd.DataFrame:
@@ -181,7 +182,7 @@ class Questions:
             ("P(three)", lambda: self.joint(3)), ("P(x == v)", self.value), ("quantile", self.quantile),
             ("P(a | b)", self.conditional), ("group mean", self.group), ("difference", self.difference), ("corr", self.corr),
             ("slope", self.slope), ("logit", self.logit), ("E[y | x]", self.expectation_given), ("odds ratio", self.odds),
-            ("product", self.product),
+            ("product", self.product), ("E[y | number]", self.expectation_near),
         ):  # fmt: skip
             for _ in range(OF_EACH):
                 try:
@@ -280,6 +281,17 @@ class Questions:
             return r.conditional_expectation(f"`{y}`", given=text)[0]
 
         return f"E[{y} | {other} = {level}]", of_release, lambda t: t.loc[t[other] == level, y].mean()
+
+    def expectation_near(self) -> tuple[str, Any, Any]:
+        """Of rows whose number is this, or of so many that are nearest: the mean of few rows is no expectation."""
+        x, y = self._two_numbers()
+        value = float(self.table[x].dropna().sample(1, random_state=self.rng.integers(2**31)).iloc[0])
+
+        def of_table(t: pd.DataFrame) -> float:
+            apart = (t[x] - value).abs().to_numpy()
+            return float(t.loc[apart <= np.nanquantile(apart, max(1 / 40, min(_NEAREST / len(t), 0.2))), y].mean())
+
+        return f"E[{y} | {x} = {value:g}]", lambda r: r.conditional_expectation(f"`{y}`", given={x: value}), of_table
 
     def odds(self) -> tuple[str, Any, Any]:
         (a, b), (first, second) = self.events(2)

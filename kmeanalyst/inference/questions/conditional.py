@@ -7,6 +7,7 @@ Amplitude: noise flattens ridges; a departure α of the fit along each is estima
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,7 +35,7 @@ from kmeanalyst.releases.rules.kept_rows import kept_or
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _COARSEST = 8.0  # 1/8 of a column's range: no dependence on a smaller scale is fitted
-_FINEST, _BEYOND = 64.0, 2.0  # 1/64: on such a scale it is seen; standard errors
+_FINEST, _BEYOND = 64.0, 3.0  # 1/64: on such a scale it is seen; standard errors
 _RESIDUAL_OVER_SIGNAL = 1 / 3  # variances, assumed
 _BASIS = 500  # at most so many points span the functions
 _SPAN = 1e-6  # squared distance to the span, at which a point adds nothing
@@ -153,7 +154,10 @@ def smoother(
 
 
 def _with_finer(found: Smoother) -> Smoother:
-    if not any(column.is_number for column in found.conditioning.columns):
+    """With numbers that are given, of a release of tables: random features hide more than a finer regression could show."""
+    measurement, given = found.population.release.measurement, found.conditioning.columns
+    of_tables = measurement is not None and isinstance(measurement.feature_map, MarginFeatures)
+    if not of_tables or not any(column.is_number for column in given):
         return found
     finer = _regression(found.population, found.conditioning, smooth_kernel(found.conditioning, _FINEST))
     return replace(found, finer=finer) if _is_definite(finer) else found
@@ -279,7 +283,7 @@ def conditional_expectation(
     view      "signed" (as released; the default) or "probability". Where signed weights give a regression without a
               minimum, the default takes the probability view, and a note says so.
     kernel    on the given columns: Kernel or its text. By default the table kernel's lengthscales down to an eighth of a
-              column's range: narrower dependence is not seen.
+              column's range: of tables an error has what a finer regression shows, and jumps within a range.
     Returns   Estimate where every value is given by itself, Estimates (in order) where there is a list or a DataFrame.
     Errors    ValueError for values that are not of their column's domain.
 
@@ -311,12 +315,15 @@ def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFra
     release = population.release
     levels = release.measurement is not None and not any(release.columns[name].is_number for name in rows)
     notes = [
-        (*smooth.notes, *[_OF_LEVELS] * levels, *[_CHANGES_FASTER] * bool(change), *_notes(*pair, is_condition))
-        for change, pair in zip(unseen, zip(found, smooth.unknown(at), strict=True), strict=True)
+        (*smooth.notes, *[_OF_LEVELS] * levels, *_notes(*pair, is_condition))
+        for pair in zip(found, smooth.unknown(at), strict=True)
     ]
     influences = np.vstack([influences, left]).T  # they end in the bias: see ErrorModel
     asked = zip(found, influences, texts, notes, strict=True)
-    answers = estimates(population, [Statistic(float(value), *of_value) for value, *of_value in asked])
+    answers = Estimates(
+        replace(each, notes=(*each.notes, *[_CHANGES_FASTER] * bool(2 * change**2 > each.standard_error**2)))
+        for each, change in zip(estimates(population, [Statistic(float(v), *own) for v, *own in asked]), unseen, strict=True)
+    )
     if (ends := population.bounds(question)) is None:
         return answers
     reach = [(min(ends[0], each.value), max(ends[1], each.value)) for each in answers]
@@ -334,14 +341,12 @@ def _jumps(finer: Smoother, values: Array, given: Array) -> Array:
     far as ranges beside have less of it.
     """
     population, found = finer.population, np.zeros(len(given))
-    measurement = population.release.measurement
-    if measurement is None or not isinstance(measurement.feature_map, MarginFeatures):
-        return found
+    kernel: Any = population.release.measurement.feature_map.kernel  # type: ignore[union-attr]
     for j, column in enumerate(finer.conditioning.columns):
         if not column.is_number or column.name not in population.release:
             continue
         low, high = column.bounds
-        edges = np.array([low, *measurement.feature_map.kernel.edges[population.release.domain.position(column.name)], high])
+        edges = np.array([low, *kernel.edges[population.release.domain.position(column.name)], high])
         own = np.clip(np.searchsorted(edges, given[:, j], side="right"), 1, len(edges) - 1)
         width, moved = edges[own] - edges[own - 1], list[tuple[Array, Array, Array]]()
         for steps in (-2, -1, 1, 2):
@@ -355,9 +360,10 @@ def _jumps(finer: Smoother, values: Array, given: Array) -> Array:
 
 
 def _beyond_noise(smooth: Smoother, differences: Array, influences: Array) -> Array:
-    """(q,) the size of differences (q,), of influences (n, q), less what noise makes of nothing."""
+    """(q,) the size of differences (q,), of influences (n, q), less what noise and sampling make of nothing."""
     asked = [Statistic(float(each), own) for each, own in zip(differences, influences.T, strict=True)]
-    errors = np.array([each.standard_error for each in estimates(smooth.population, asked)])
+    parts = [each.parts for each in estimates(smooth.population, asked)]
+    errors = np.array([math.hypot(one["privacy"] or 0.0, one["sampling"] or 0.0) for one in parts])
     return np.sqrt(np.maximum(differences**2 - (_BEYOND * errors) ** 2, 0.0))
 
 
