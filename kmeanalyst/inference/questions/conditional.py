@@ -35,11 +35,7 @@ from kmeanalyst.releases.rules.kept_rows import kept_or
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _COARSEST = 8.0  # 1/8 of a column's range: no dependence on a smaller scale is fitted
-_FINEST = 64.0  # 1/64: on such a scale it is seen
-_BEYOND, _BEYOND_NOISE = (
-    2.0,
-    3.0,
-)  # errors in which differences of regressions count as none: ranges make stairs of a slope; and steps
+_FINEST, _BEYOND = 64.0, 2.0  # 1/64: on such a scale it is seen; errors of noise and sampling
 _RESIDUAL_OVER_SIGNAL = 1 / 3  # variances, assumed
 _BASIS = 500  # at most so many points span the functions
 _SPAN = 1e-6  # squared distance to the span, at which a point adds nothing
@@ -335,9 +331,9 @@ def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFra
 
 
 def _smoothed_away(finer: Smoother, values: Array, given: Array, found: Array, influences: Array) -> Array:
-    """(q,) by how much answers of the finer regression at encoded rows differ from these, of influences (n, q), beyond errors."""
+    """(q,) by how much answers of the finer regression at encoded rows differ from these, of influences (n, q), beyond noise."""
     there, own, _ = finer.answers(values, finer.at(given))
-    return _beyond(_BEYOND, ("privacy", "sampling", "resolution"), finer, there - found, own - influences)
+    return _beyond_noise(finer, there - found, own - influences)
 
 
 def _jumps(finer: Smoother, values: Array, given: Array) -> Array:
@@ -358,16 +354,17 @@ def _jumps(finer: Smoother, values: Array, given: Array) -> Array:
             rows[:, j] = np.clip(given[:, j] + steps * width, low, high)
             moved.append(finer.answers(values, finer.at(rows)))
         (first, *_), (before, lower, _), (after, upper, _), (last, *_) = moved
-        jump = _beyond(_BEYOND_NOISE, ("privacy", "sampling"), finer, (after - before) / 2, (upper - lower) / 2)
+        jump = _beyond_noise(finer, (after - before) / 2, (upper - lower) / 2)
         found = np.maximum(found, jump - np.maximum(np.abs(last - after), np.abs(before - first)))
     return found
 
 
-def _beyond(most: float, parts: Sequence[str], smooth: Smoother, differences: Array, influences: Array) -> Array:
-    """(q,) the size of differences (q,), of influences (n, q), less what so many of these errors make of nothing."""
+def _beyond_noise(smooth: Smoother, differences: Array, influences: Array) -> Array:
+    """(q,) the size of differences (q,), of influences (n, q), less what noise and sampling make of nothing."""
     asked = [Statistic(float(each), own) for each, own in zip(differences, influences.T, strict=True)]
-    errors = np.array([math.hypot(*(each.parts[part] or 0.0 for part in parts)) for each in estimates(smooth.population, asked)])
-    return np.sqrt(np.maximum(differences**2 - (most * errors) ** 2, 0.0))
+    parts = [each.parts for each in estimates(smooth.population, asked)]
+    errors = np.array([math.hypot(one["privacy"] or 0.0, one["sampling"] or 0.0) for one in parts])
+    return np.sqrt(np.maximum(differences**2 - (_BEYOND * errors) ** 2, 0.0))
 
 
 def _notes(value: float, unknown: float, is_condition: bool) -> list[str]:
