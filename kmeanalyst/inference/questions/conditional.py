@@ -72,7 +72,7 @@ class Smoother:
     features     (n, r + 1) φ at the rows of population.model.frame.
     regulariser  λ.
     notes        what every answer should say.
-    finer        a regression of smaller lengthscales, which shows what this one smooths away.
+    by_default   whether its kernel is that of who names none.
     """
 
     population: Population
@@ -81,7 +81,20 @@ class Smoother:
     features: Array
     regulariser: float
     notes: tuple[str, ...] = ()
-    finer: Smoother | None = None
+    by_default: bool = False
+
+    @cached_property
+    def finer(self) -> Smoother | None:
+        """A regression of smaller lengthscales, which shows what this one smooths away: of tables, with numbers that are given.
+
+        Random features hide more than it could show.
+        """
+        measurement, given = self.population.release.measurement, self.conditioning.columns
+        of_tables = measurement is not None and isinstance(measurement.feature_map, MarginFeatures)
+        if not self.by_default or not of_tables or not any(column.is_number for column in given):
+            return None
+        finer = _regression(self.population, self.conditioning, smooth_kernel(self.conditioning, _FINEST))
+        return finer if _is_definite(finer) else None
 
     @cached_property
     def _factor(self) -> Any:
@@ -140,36 +153,27 @@ def smoother(
     conditioning = Domain(tuple(release.columns[name] for name in columns))
     chosen = smooth_kernel(conditioning) if kernel is None else kernel_from_spec(kernel, conditioning)
     asked = view or released_view(release)
-    found = _regression(population_of(release, where=where, view=asked), conditioning, chosen)
+    found = _regression(population_of(release, where=where, view=asked), conditioning, chosen, by_default=kernel is None)
     if _is_definite(found):
-        return found if kernel is not None else _with_finer(found)
+        return found
     if view is not None:
         raise ValueError(
             "the released weights are negative along some function of the given columns, by more than the regulariser: "
             'the regression has a saddle point and no minimum. Ask for view="probability".'
         )
-    within = _regression(population_of(release, where=where, view="probability"), conditioning, chosen)
+    probable = population_of(release, where=where, view="probability")
+    within = _regression(probable, conditioning, chosen, by_default=kernel is None)
     note = "the released weights are negative along some function of the given columns: probability weights were used"
-    return replace(within if kernel is not None else _with_finer(within), notes=(note,))
+    return replace(within, notes=(note,))
 
 
-def _with_finer(found: Smoother) -> Smoother:
-    """With numbers that are given, of a release of tables: random features hide more than a finer regression could show."""
-    measurement, given = found.population.release.measurement, found.conditioning.columns
-    of_tables = measurement is not None and isinstance(measurement.feature_map, MarginFeatures)
-    if not of_tables or not any(column.is_number for column in given):
-        return found
-    finer = _regression(found.population, found.conditioning, smooth_kernel(found.conditioning, _FINEST))
-    return replace(found, finer=finer) if _is_definite(finer) else found
-
-
-def _regression(population: Population, conditioning: Domain, kernel: Kernel) -> Smoother:
+def _regression(population: Population, conditioning: Domain, kernel: Kernel, *, by_default: bool = False) -> Smoother:
     X = conditioning.encode(population.model.frame)
     points = np.unique(X[: len(population.weights)][population.weights != 0], axis=0)
     basis = Nystroem.fit(kernel, points[:: -(-len(points) // _BASIS)], tolerance=_SPAN)
     regulariser = public_regulariser(population.release) / population.probability
     coordinates = np.vstack([basis(X[block]) for block in row_blocks(len(X), basis.dimension)])
-    return Smoother(population, conditioning, basis, _with_constant(coordinates), regulariser)
+    return Smoother(population, conditioning, basis, _with_constant(coordinates), regulariser, by_default=by_default)
 
 
 def _is_definite(found: Smoother) -> bool:

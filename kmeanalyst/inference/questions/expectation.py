@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from kmeanalyst.inference.estimate.population import (
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
-from kmeanalyst.inference.questions.within_ranges import FewRows, Z, error_of_comparisons, error_within_ranges, with_bias
+from kmeanalyst.inference.questions.within_ranges import FewRows, Z, error_of_comparisons, error_within_ranges, whole_of, with_bias
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import Expression
@@ -177,11 +177,10 @@ def _most_elsewhere(population: Population, asked: Expression, where: Sequence[E
     measurement = release.measurement
     if measurement is None or given & {*asked.columns} or all(measurement.counted_together(*pair) for pair in product(*places)):
         return 0.0
-    whole = population_of(release, view=cast(View, population.view))
+    whole = whole_of(population)
     if not whole.values(asked.text)[: len(whole.weights)].any():
         return 0.0
-    most = estimate(whole, probability_of(whole, asked.text)).interval(0.95)[1]
-    return float(np.clip(most / population.probability, 0.0, 1.0))
+    return min(_most_of_all(whole, [asked.text]) / population.probability, 1.0)
 
 
 def _most_of_all(population: Population, conditions: Sequence[str]) -> float:

@@ -58,7 +58,7 @@ class FewRows:
         self.population = population
         self.count = np.inf if population.given is None else 1 / float(population.weights @ population.weights)
         if isinstance(population, Population) and self.count < _MANY and _can_be_asked(population, question):
-            whole = _whole(population)
+            whole = whole_of(population)
             values = whole.values_at(question, whole.model.frame.iloc[: len(whole.weights)])
             self.everywhere = np.where(np.isfinite(values), np.maximum(whole.weights, 0.0), 0.0)
             self.values = np.where(np.isfinite(values), values, 0.0)
@@ -97,7 +97,7 @@ def with_bias(population: Distribution, found: Statistic, bias: float) -> Statis
 
 def _of_single_values(population: Population, asked: Expression) -> float:
     """By how much the answer may be off, as values that it asks for may have more or less mass than the rows say."""
-    whole, square = _whole(population), 0.0
+    whole, square = whole_of(population), 0.0
     frame = whole.model.frame.iloc[: len(whole.weights)]
     for name, code, ends, departs in unresolved.single_values(whole.release, asked, frame, whole.weights):
         moved, mass = _moved(population, asked.text, whole, name, code, _codes(population, name), ends)
@@ -122,7 +122,7 @@ def error_of_comparisons(population: Population, asked: Expression) -> float:
     for names in unresolved.compared_columns(population.release, asked):
         if asked.check(population.release.columns) != "condition":
             break
-        corners, lifted = unresolved.corners(population.release, names, frame, _whole(population).weights)
+        corners, lifted = unresolved.corners(population.release, names, frame, whole_of(population).weights)
         rows = [frame, *(with_columns(frame, own) for own in corners)]
         here, *there = (population.values_at(asked.text, each) == 1 for each in rows)
         may, need_not = np.any(there, axis=0) & ~here, here & ~np.all(there, axis=0)
@@ -178,7 +178,8 @@ def _meets_with_heap(release: ReleaseData, asked: Expression, name: str, code: f
     return np.asarray(asked.evaluate(_with_heap(release, frame, name, code, ends), release.columns)) == 1
 
 
-def _whole(population: Population) -> Population:
+def whole_of(population: Population) -> Population:
+    """The same without conditions."""
     return population if population.given is None else population_of(population.release, view=cast(View, population.view))
 
 
