@@ -21,6 +21,12 @@ _ROUNDING = 1e-9  # of a number of steps, relative
 FROM_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}
 
 
+def _of_digits(values: Array, digits: int) -> Array:
+    """Finite numbers, rounded to so many significant digits."""
+    scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.maximum(np.abs(values), 1e-290))))
+    return np.rint(values * scale) / scale
+
+
 @dataclass(frozen=True, kw_only=True)
 class Number(column.Column):
     """Base class of numbers and dates: bounds, scale, and public values of interest.
@@ -225,6 +231,9 @@ class Number(column.Column):
             for _ in range(4):
                 near = self._clamp(np.nextafter(near, towards))
                 natural = np.where((self._scaled(natural) != encoded) & (self._scaled(near) == encoded), near, natural)
+        for digits in (15, 13):  # of several that encode to it, the one that people write: 10, not 10.000000000000002
+            plain = self._clamp(_of_digits(natural, digits))
+            natural = np.where(self._scaled(plain) == encoded, plain, natural)
         return natural
 
     def rounded(self, encoded: Array) -> Array:
@@ -304,6 +313,16 @@ class Real(Number):
                     f"column {self.name}: step must be a whole number or one over a whole number, got {step!r:.80}. Write 0.01 "
                     "for numbers with two decimals."
                 )
+            for field in ("lower", "upper"):
+                bound = column.plain_number(getattr(self, field))
+                if (
+                    isinstance(bound, float)
+                    and math.isfinite(bound)
+                    and math.isclose(
+                        bound, multiple := float(self.multiples(np.array(bound))), rel_tol=_ROUNDING, abs_tol=_ROUNDING * step
+                    )
+                ):  # so that the multiple is within bounds where arithmetic left a last digit, as in 1 - 0.08
+                    object.__setattr__(self, field, multiple)
         super().__post_init__()
 
     @property

@@ -447,6 +447,20 @@ def test_a_real_column_with_a_step_has_its_multiples_for_values():
         assert column_from_dict(own.to_dict()) == own
     asked = cuts_of([("carat", "<=", 0.5), ("carat", "<", 0.5)], Domain((carat,)))
     assert sorted(asked[0]) == pytest.approx([0.495, 0.505])
+    last = Real(name="less", lower=-9.2, upper=0.9199999999999999, step=0.01)  # as arithmetic leaves it
+    assert last.encode(["0.92"])[0].tolist() == [0.92] and (last.lower, last.upper) == (-9.2, 0.92)
+    assert (Real(name="x", lower=1e-13, upper=1, step=0.01).lower, Real(name="x", lower=0.005, upper=1, step=0.01).lower) == (
+        0,
+        0.005,
+    )
+
+
+@pytest.mark.parametrize("scale", ["log", "log1p"])
+def test_a_number_on_a_scale_comes_back_as_it_was_written(scale):
+    """Several numbers have one logarithm: else an atom of 10 comes back as 10.000000000000002, and is above 10."""
+    written = np.unique(np.concatenate([np.arange(1, 3000) * unit for unit in (0.01, 1, 10_000.5)]).round(2))
+    own = Real(name="x", lower=0.01, upper=float(written[-1]), scale=scale)
+    assert np.array_equal(own.decode(own.encode(written)[0]).to_numpy(), written)
 
 
 def test_codes_for_missing_cells_are_missing_in_every_table_and_only_there(tmp_path: Path):
