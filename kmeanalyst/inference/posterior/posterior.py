@@ -18,6 +18,7 @@ from kmeanalyst.inference.posterior.column_sums import ColumnSums
 from kmeanalyst.inference.posterior.compatible import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.inference.posterior.equations import PATIENCE, Equations
 from kmeanalyst.inference.posterior.interactions import Interactions, with_diagonal
+from kmeanalyst.inference.posterior.pair_sums import PairSums
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import on_one_thread
 
@@ -65,7 +66,7 @@ class Posterior:
     equations   κ C + τ²I around the rows, or around clouds of them.
     prior       how far a population may depart from these.
     validation  factor on the prior's variances: answers were fitted to what they are measured against (see `validation`).
-    columns     sums of tables over cells of single columns, which the answers follow; None of smooth features.
+    sums        of tables over cells of single columns, and over values of pairs, which the answers follow; None of smooth features.
     clouds      (m, n) means over the rows of each cloud; None where rows are the released points, each a cloud by itself.
     """
 
@@ -80,7 +81,7 @@ class Posterior:
     noise_scale: float
     n_rows: int
     clouds: Any = None
-    columns: ColumnSums | None = None
+    sums: ColumnSums | PairSums | None = None
 
     @property
     def on_points(self) -> bool:
@@ -122,8 +123,8 @@ class Posterior:
         privacy = self.noise_scale**2 * a.T @ a
         sampling = (self.probabilities[:, None] * at_rows).T @ at_rows / self.n_rows
         resolution = self.validation * self.prior.left_open(rest, np.ptp(influence, axis=0)) + np.outer(bias, bias)
-        if self.columns is not None:  # privacy's and this are one variance: that which is larger
-            along = self.columns.drowned(centred)
+        if self.sums is not None:  # privacy's and this are one variance: that which is larger
+            along = self.sums.drowned(centred)
             least = (along**2).sum(axis=0) - privacy.diagonal() - resolution.diagonal()
             resolution += with_diagonal(along.T @ along, np.maximum(least, 0.0))
         return {"privacy": privacy, "sampling": sampling, "resolution": resolution}
@@ -138,18 +139,18 @@ class Posterior:
         noise = self.noise_scale * rng.standard_normal((len(self.target), k))
         means = self.equations.covariance.sums(f) + noise
         followed = self.equations.fitted(means)
-        if self.columns is not None:
-            followed = self.columns.calibrated(followed, self.columns.shares(means, 0.0))
+        if self.sums is not None:
+            followed = self.sums.calibrated(followed, self.sums.shares(means, 0.0))
         return self._of_rows(f - followed + np.outer(_STILL_TO_GO * self.second, rng.standard_normal(k)))
 
     @on_one_thread
     def _solved(self, centred: Array) -> Array:
-        """a (F, k) of centred means (m, k): of the sums of columns, and of what these leave."""
-        alone, of_columns = (0.0, 0.0) if self.columns is None else self.columns.part(centred)
+        """a (F, k) of centred means (m, k): of the sums of columns and pairs, and of what these leave."""
+        alone, of_sums = (0.0, 0.0) if self.sums is None else self.sums.part(centred)
         rest = centred - alone
         most = self.spread * (self._p @ rest**2) + self._p @ centred**2 / self.n_rows  # the squared error before the first step
         blocks = [slice(first, first + _TOGETHER) for first in range(0, centred.shape[1], _TOGETHER)]
-        return np.hstack([self._solved_together(rest[:, block], most[block]) for block in blocks]) + of_columns
+        return np.hstack([self._solved_together(rest[:, block], most[block]) for block in blocks]) + of_sums
 
     def _solved_together(self, rest: Array, most: Array) -> Array:
 

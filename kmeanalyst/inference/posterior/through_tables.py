@@ -11,6 +11,7 @@ from kmeanalyst.inference.posterior.column_sums import ColumnSums
 from kmeanalyst.inference.posterior.equations import Equations, solvable_noise, until
 from kmeanalyst.inference.posterior.feature_covariance import FeatureCovariance
 from kmeanalyst.inference.posterior.interactions import Interactions
+from kmeanalyst.inference.posterior.pair_sums import with_pairs
 from kmeanalyst.inference.posterior.posterior import Posterior, validation
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import on_one_thread
@@ -92,12 +93,12 @@ def posterior_around(
     b = spread * equations.solved_exactly(target - covariance.mean)
     # what a second step would add to b
     left = equations.noise_variance * equations.solved_exactly(b, _LEFT * float(np.linalg.norm(b)))
-    columns = ColumnSums.of(measurement, rows, weights, allowed)
+    sums = with_pairs(ColumnSums.of(measurement, rows, weights, allowed), measurement, rows, covariance.mean)
     found = weights[:, None] * np.column_stack([1 + covariance.at_rows(b), covariance.at_rows(left)])
-    shares = columns.shares(target[:, None], 1.0)
-    answers, second = columns.calibrated(found, shares * np.array([1.0, 0.0])).T
+    shares = sums.shares(target[:, None], 1.0)
+    answers, second = sums.calibrated(found, shares * np.array([1.0, 0.0])).T
     return Posterior(
         rows, measurement.even_features, target, answers, second, equations,
         Interactions.of(measurement, rows, weights, spread), validation(determined, weights), measurement.noise_scale,
-        measurement.n_rows, columns=columns,
+        measurement.n_rows, sums=sums,
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from simulated_releases import measured_release
 
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_model
 from kmeanalyst.inference.posterior import column_sums, equations, feature_covariance, posterior, through_tables
+from kmeanalyst.inference.posterior.column_sums import ColumnSums
 from kmeanalyst.inference.posterior.equations import Equations
 from kmeanalyst.inference.posterior.feature_covariance import FeatureCovariance
+from kmeanalyst.inference.posterior.pair_sums import PairSums
 from kmeanalyst.inference.posterior.posterior import Posterior
 from kmeanalyst.inference.posterior.through_tables import around_points, posterior_around, spread_from_independence
 from kmeanalyst.kernels.base import Array
@@ -93,7 +96,7 @@ def parts_of(fit: Posterior, values: Array) -> dict[str, Array]:
 def dense(fit: Posterior, values: Array) -> Array:
     """a by solving the equations at once, and that of the sums of columns."""
     features, p = FEATURES(fit.rows), fit.probabilities
-    alone, of_columns = fit.columns.part(values - p @ values)
+    alone, of_columns = fit.sums.part(values - p @ values)
     centred = features - p @ features
     C = (centred * p[:, None]).T @ centred
     system = fit.spread * C + NOISE_SCALE**2 * np.eye(len(C))
@@ -112,8 +115,8 @@ def test_answers_follow_the_sums_of_all_tables_over_the_cells_of_a_column(fit: P
                 sums, precision = sums + weight * own, precision + weight
     shares = sums / precision
     of_work = slice(FEATURES.kernel.sizes[0], FEATURES.kernel.sizes[0] + 5)
-    columns, p = fit.columns, fit.probabilities
-    assert columns is not None
+    assert isinstance(fit.sums, PairSums)
+    columns, p = fit.sums.columns, fit.probabilities
     found = columns.shares(fit.target[:, None], 1.0)
     np.testing.assert_allclose(found[of_work, 0], shares + (1 - shares.sum()) / 5, atol=1e-12)
     np.testing.assert_allclose(columns.noise[of_work], 1 / precision)
@@ -125,6 +128,41 @@ def test_answers_follow_the_sums_of_all_tables_over_the_cells_of_a_column(fit: P
         E.T @ prior + np.diag(V), (found[columns.used, 0] - columns.indicators.T @ p)[columns.used]
     )
     np.testing.assert_allclose(columns.calibrated(p[:, None], found)[:, 0], by_hand, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "with missing cells", "in tables of three"])
+def test_covariances_follow_whole_tables_where_noise_hides_their_cells(kind: str, monkeypatch: pytest.MonkeyPatch):
+    """Rows fitted to cells that are hidden say .5 for correlations of .8 of four columns."""
+
+    def drawn(rho: float) -> Array:
+        rng = np.random.default_rng(int(10 * rho))
+        cells = rng.multivariate_normal(np.zeros(4), rho + (1 - rho) * np.eye(4), 4000)
+        cells[:400, 1] = np.nan if kind == "with missing cells" else cells[:400, 1]
+        return np.clip(np.rint(5 * cells + 30), 0, 59)
+
+    one = Integer(name="0", lower=0, upper=59, edges=tuple(range(22, 40, 3 if kind == "in tables of three" else 1)))
+    domain = Domain(tuple(replace(one, name=str(j), missing=kind == "with missing cells" and j == 1) for j in range(4)))
+    base = margin_kernel(domain)
+    if kind == "in tables of three":
+        cells, of_sets = (base.edges, base.atoms, base.missing, (0.5, 0.5, 0.0), base.fine), ((0.125,) * 4, (0.125,) * 4, ())
+        base = ChosenMargins(*cells, chosen=((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)), squares=of_sets)
+    features, fitted, population, off = MarginFeatures(base), drawn(0.5), drawn(0.8), list[Array]()
+    measurement = measured(features, population, noise_scale=0.0005)
+    products, wanted = (
+        np.column_stack([x[:, i] * x[:, j] for i, j in combinations(range(4), 2)])
+        for x in (np.nan_to_num((rows - 30) / 5) for rows in (fitted, population))
+    )
+    for each in (through_tables.with_pairs, lambda columns, *_: columns):
+        monkeypatch.setattr(through_tables, "with_pairs", each)
+        fit = posterior_around(measurement, fitted, np.full(4000, 1 / 4000), 0.005, 60.0)
+        off.append(np.abs(fit.weights @ products - wanted.mean(axis=0)))
+        if isinstance(sums := fit.sums, PairSums):
+            q = np.random.default_rng(0).dirichlet(np.ones(4000))
+            means = q @ measurement.even_features(fitted)
+            assert len(sums.products.T) == 6
+            np.testing.assert_allclose(sums.shares(means[:, None], 1.0)[len(sums.columns.shown) :, 0], q @ sums.products, atol=1e-9)
+    assert isinstance(fit.sums, ColumnSums) and off[0].mean() < 0.06, off
+    assert kind == "in tables of three" or off[1].mean() > 0.1, off
 
 
 def test_a_column_of_one_cell_has_no_part_in_errors():
@@ -145,7 +183,7 @@ def test_sums_of_a_column_leave_out_what_rules_exclude(measurement: Measurement)
     rows = rows[~((rows[:, 1] == 4) & (rows[:, 3] == 1))]
     allowed = allowed_cells(domain, FEATURES.kernel)
     even, (start, _) = np.full(len(rows), 1 / len(rows)), FEATURES.groups[1].ranges[FEATURES.kernel.pairs.index((1, 3))]
-    sums = [column_sums.ColumnSums.of(measurement, rows, even, each) for each in (None, allowed)]
+    sums = [ColumnSums.of(measurement, rows, even, each) for each in (None, allowed)]
     excluded = start + 4 * 2 + 1
     assert [bool(abs(own.of_features[:, [excluded]]).sum()) for own in sums] == [True, False]
     assert (sums[1].noise <= sums[0].noise).all() and sums[1].noise.sum() < sums[0].noise.sum()
@@ -164,7 +202,7 @@ def test_the_parts_are_those_of_the_equations_solved_at_once(fit: Posterior, mon
     b = fit.spread * fit.equations.solved_exactly(fit.target - fit.equations.covariance.mean)
     still_to_go = 2 * (p * fit.equations.covariance.at_rows(b)) @ rest
     left_open = fit.prior.left_open(rest, np.ptp(h, axis=0)).diagonal()
-    least = (fit.columns.drowned(h - p @ h) ** 2).sum(axis=0)
+    least = (fit.sums.drowned(h - p @ h) ** 2).sum(axis=0)
     expected = np.sqrt(np.maximum(inflation * left_open + still_to_go**2, least - parts["privacy"] ** 2))
     np.testing.assert_allclose(parts["resolution"], expected, rtol=1e-3, atol=2e-7)
     assert np.abs(still_to_go).max() > 0.1 * expected.max()
@@ -392,8 +430,9 @@ def test_much_noise_leaves_the_spread_of_usual_tables(rough_representation: None
         assert 0.02 < np.mean(spreads) < 0.05
 
 
-def test_what_answers_have_still_to_go_is_twice_what_a_second_step_adds():
+def test_what_answers_have_still_to_go_is_twice_what_a_second_step_adds(monkeypatch: pytest.MonkeyPatch):
     """Around even rows, of a population whose columns agree in .7: the answer goes a share s of the way, and 1 − s is left."""
+    monkeypatch.setattr(through_tables, "with_pairs", lambda columns, *_: columns)  # which go all the way at once
     for share in [0.5, 0.9]:
         features = MarginFeatures(margin_kernel(Domain((Boolean(name="x"), Boolean(name="y")))))
         rows = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
