@@ -35,7 +35,10 @@ from kmeanalyst.releases.rules.kept_rows import kept_or
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _COARSEST = 8.0  # 1/8 of a column's range: no dependence on a smaller scale is fitted
-_FINEST, _BEYOND = 64.0, 2.0  # 1/64: on such a scale it is seen; errors of noise and sampling
+_MISFITS = np.geomspace(1e-3, 1, 60)  # of means of cells, relative to the spread of values
+_USUAL_MISFIT = 0.02  # the scale of their prior, a half-Cauchy
+_BESIDE, _BEYOND = (-2, -1, 1, 2), 2.0  # ranges that show a jump within one; errors of noise and sampling
+_MOST_CELLS, _NO_MASS = 60, 1e-4  # that show a misfit; of a cell that shows none
 _RESIDUAL_OVER_SIGNAL = 1 / 3  # variances, assumed
 _BASIS = 500  # at most so many points span the functions
 _SPAN = 1e-6  # squared distance to the span, at which a point adds nothing
@@ -50,13 +53,13 @@ def public_regulariser(release: ReleaseData) -> float:
     return ratio * (1 / measurement.n_rows + 1 / len(release)) + ratio**0.5 * noise
 
 
-def smooth_kernel(domain: Domain, finest: float = _COARSEST) -> Kernel:
+def smooth_kernel(domain: Domain) -> Kernel:
     """The table kernel of some columns without the lengthscales below such a part of a column's range."""
     parts = []
     for part, column in zip(table_kernel(domain).kernels, domain.columns, strict=True):  # type: ignore[attr-defined]
         if isinstance(part, MultiScale):
             low, high = column.bounds
-            coarse = [length for length in part.lengthscales if length >= (high - low) / finest * 0.999]
+            coarse = [length for length in part.lengthscales if length >= (high - low) / _COARSEST * 0.999]
             part = MultiScale(lengthscales=tuple(coarse or part.lengthscales[-1:]))
         parts.append(part)
     return SoftenedProduct(kernels=tuple(parts), inclusion=0.5)
@@ -82,19 +85,6 @@ class Smoother:
     regulariser: float
     notes: tuple[str, ...] = ()
     by_default: bool = False
-
-    @cached_property
-    def finer(self) -> Smoother | None:
-        """A regression of smaller lengthscales, which shows what this one smooths away: of tables, with numbers that are given.
-
-        Random features hide more than it could show.
-        """
-        measurement, given = self.population.release.measurement, self.conditioning.columns
-        of_tables = measurement is not None and isinstance(measurement.feature_map, MarginFeatures)
-        if not self.by_default or not of_tables or not any(column.is_number for column in given):
-            return None
-        finer = _regression(self.population, self.conditioning, smooth_kernel(self.conditioning, _FINEST))
-        return finer if _is_definite(finer) else None
 
     @cached_property
     def _factor(self) -> Any:
@@ -287,7 +277,7 @@ def conditional_expectation(
     view      "signed" (as released; the default) or "probability". Where signed weights give a regression without a
               minimum, the default takes the probability view, and a note says so.
     kernel    on the given columns: Kernel or its text. By default the table kernel's lengthscales down to an eighth of a
-              column's range: of tables an error has what a finer regression shows, and jumps within a range.
+              column's range: answers move to what cells of tables show beyond it, and jumps within a range are an error.
     Returns   Estimate where every value is given by itself, Estimates (in order) where there is a list or a DataFrame.
     Errors    ValueError for values that are not of their column's domain.
 
@@ -307,10 +297,8 @@ def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFra
     population, given = smooth.population, smooth.conditioning.encode(rows)
     at, values = smooth.at(given), population.values(question)
     found, influences, left = smooth.answers(values, at)
-    unseen = np.zeros_like(found)
-    if smooth.finer is not None:
-        unseen = np.hypot(_smoothed_away(smooth.finer, values, given, found, influences), _jumps(smooth.finer, values, given))
-        left = np.hypot(left, unseen)
+    moved, own, unseen = _misfit(smooth, values, given)
+    found, influences, left = found + moved, influences + own, np.hypot(left, unseen)
     if (known := amplitudes(smooth, at)) is not None:
         moved, error = known.of(question, values)
         found, left = found + moved, np.hypot(left, error)
@@ -334,41 +322,73 @@ def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFra
     return Estimates(replace(each, possible=own) for each, own in zip(answers, reach, strict=True))
 
 
-def _smoothed_away(finer: Smoother, values: Array, given: Array, found: Array, influences: Array) -> Array:
-    """(q,) by how much answers of the finer regression at encoded rows differ from these, of influences (n, q), beyond noise."""
-    there, own, _ = finer.answers(values, finer.at(given))
-    return _beyond_noise(finer, there - found, own - influences)
+def _misfit(smooth: Smoother, values: Array, given: Array) -> tuple[Array, Array, Array]:
+    """What means of cells show that the regression smooths away: how far answers move (q,), influences (n, q), and errors (q,).
 
-
-def _jumps(finer: Smoother, values: Array, given: Array) -> Array:
-    """(q,) by how much answers may be off as a number may jump within the range that it is in: half of the step over this range, as
-    far as ranges beside have less of it.
+    Of cells of tables, with numbers that are given, the means are off by N(0, t²) and by noise: t by the evidence of all cells.
+    The answer moves as far as its own cell is likely to be off; within a range there may be as much again, and half of the step
+    from the range before to that after, less the steps beside.
     """
-    population, found = finer.population, np.zeros(len(given))
-    kernel: Any = population.release.measurement.feature_map.kernel  # type: ignore[union-attr]
-    for j, column in enumerate(finer.conditioning.columns):
-        if not column.is_number or column.name not in population.release:
-            continue
-        low, high = column.bounds
-        edges = np.array([low, *kernel.edges[population.release.domain.position(column.name)], high])
-        own = np.clip(np.searchsorted(edges, given[:, j], side="right"), 1, len(edges) - 1)
-        width, moved = edges[own] - edges[own - 1], list[tuple[Array, Array, Array]]()
-        for steps in (-2, -1, 1, 2):
-            rows = given.copy()
-            rows[:, j] = np.clip(given[:, j] + steps * width, low, high)
-            moved.append(finer.answers(values, finer.at(rows)))
-        (first, *_), (before, lower, _), (after, upper, _), (last, *_) = moved
-        jump = _beyond_noise(finer, (after - before) / 2, (upper - lower) / 2)
-        found = np.maximum(found, jump - np.maximum(np.abs(last - after), np.abs(before - first)))
+    population, nothing = smooth.population, (np.zeros(len(given)), np.zeros((len(values), len(given))), np.zeros(len(given)))
+    measurement, domain, columns = population.release.measurement, population.release.domain, smooth.conditioning.columns
+    of_tables = measurement is not None and isinstance(measurement.feature_map, MarginFeatures)
+    measured = all(column.name in domain.names for column in columns) and any(column.is_number for column in columns)
+    if not (smooth.by_default and of_tables and measured):
+        return nothing
+    kernel: Any = measurement.feature_map.kernel  # type: ignore[union-attr]
+    rows, places = domain.encode(population.model.frame), [domain.position(column.name) for column in columns]
+    asked = np.repeat(rows[:1], len(given), axis=0)
+    asked[:, places] = given
+    own = kernel.cells(np.vstack([asked, rows]))[:, places]
+    ends = [len(kernel.edges[j]) if domain.columns[j].is_number else -1 for j in places]  # the last range of each number
+    steps = [own[: len(given)], *(_beside(own[: len(given)], axis, most, by) for axis, most in enumerate(ends) for by in _BESIDE)]
+    cells, of_row = np.unique(np.vstack([*steps, own[len(given) :]]), axis=0, return_inverse=True)
+    of_asked, of_row = np.split(of_row, [len(steps) * len(given)])
+    points = slice(len(population.weights))
+    mass = np.bincount(of_row[points], population.weights, minlength=len(cells))
+    used = np.union1d(np.argsort(-mass)[:_MOST_CELLS], of_asked)
+    used = used[mass[used] > _NO_MASS]
+    inside = (of_row[:, None] == used) / mass[used]
+    means = population.mean(np.where(inside > 0, inside * values[:, None], 0.0))
+    own = population.influence(np.where(inside > 0, inside * (values[:, None] - means), 0.0))
+    weights = population.weights[:, None] * inside[points]
+    fitted, influences, _ = smooth.answers(values, weights.T @ smooth.features[points])
+    apart, own = means - fitted, own - influences
+    asked_of = [Statistic(float(each), influence) for each, influence in zip(apart, own.T, strict=True)]
+    parts = [each.parts for each in estimates(population, asked_of)]
+    noise = np.array([math.hypot(one["privacy"] or 0.0, one["sampling"] or 0.0) for one in parts])
+    spread = math.sqrt(max(float(population.mean(values**2) - population.mean(values) ** 2), 0.0))
+    t = spread * _MISFITS[:, None]
+    variance = np.maximum(t**2 + noise**2, _NO_MASS * spread**2)
+    logs = -0.5 * (np.log(variance) + apart**2 / variance).sum(axis=1) - np.log1p((_MISFITS / _USUAL_MISFIT) ** 2)
+    chance = np.exp(logs - logs.max())
+    chance /= chance.sum()
+    share = t**2 / variance
+    kept, left = chance @ share, chance @ ((1 - share) * t**2)
+    within = np.sqrt(chance @ t[:, 0] ** 2)
+    place = np.full(len(cells), -1)
+    place[used] = np.arange(len(used))
+    of_asked = place[of_asked].reshape(len(steps), -1)
+    moved, shown, errors = nothing
+    for k, (i, *others) in enumerate(of_asked.T.tolist()):
+        ranges = [axis for axis, most in enumerate(ends) if steps[0][k, axis] <= most]
+        errors[k] = within * bool(ranges)
+        if i >= 0:
+            moved[k], shown[:, k], errors[k] = kept[i] * apart[i], kept[i] * own[:, i], math.hypot(errors[k], math.sqrt(left[i]))
+        for axis in ranges:
+            four = others[len(_BESIDE) * axis :][: len(_BESIDE)]
+            if min(four) >= 0:
+                (first, before, after, last), apart_by = means[four], noise[four[1:3]]
+                jump = math.sqrt(max((after - before) ** 2 / 4 - _BEYOND**2 * float(apart_by @ apart_by) / 4, 0.0))
+                errors[k] = math.hypot(errors[k], max(jump - max(abs(last - after), abs(before - first)), 0.0))
+    return moved, shown, errors
+
+
+def _beside(cells: Array, axis: int, most: int, by: int) -> Array:
+    """The cells (q, columns) that are so many ranges beside in one column, of the ranges 0 to `most`."""
+    found = cells.copy()
+    found[:, axis] = np.where(cells[:, axis] <= most, np.clip(cells[:, axis] + by, 0, most), cells[:, axis])
     return found
-
-
-def _beyond_noise(smooth: Smoother, differences: Array, influences: Array) -> Array:
-    """(q,) the size of differences (q,), of influences (n, q), less what noise and sampling make of nothing."""
-    asked = [Statistic(float(each), own) for each, own in zip(differences, influences.T, strict=True)]
-    parts = [each.parts for each in estimates(smooth.population, asked)]
-    errors = np.array([math.hypot(one["privacy"] or 0.0, one["sampling"] or 0.0) for one in parts])
-    return np.sqrt(np.maximum(differences**2 - (_BEYOND * errors) ** 2, 0.0))
 
 
 def _notes(value: float, unknown: float, is_condition: bool) -> list[str]:

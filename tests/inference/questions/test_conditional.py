@@ -351,11 +351,18 @@ def test_a_jump_within_a_range_or_between_two_is_held_and_said_and_a_slope_has_n
             assert any("changes faster" in note for note in found.notes) if jumps else high - low < 0.35, (at, found)
 
 
-def test_what_a_regression_smooths_away_is_what_a_finer_one_shows_of_it():
-    release = stepped(np.where(np.arange(101) < 60, 0.04, 0.85), np.arange(2.0, 100.0, 2.0))
-    smooth, given = regression(release, "score"), np.array([[30.0], [58.0]])
+def test_answers_move_to_what_cells_show_of_what_a_regression_smooths_away():
+    """Beside a jump, between edges at every second score; nowhere by a kernel that is named, nor of a column of no table."""
+    share = np.where(np.arange(101) < 60, 0.04, 0.85)
+    release, asked = stepped(share, np.arange(2.0, 100.0, 2.0)), np.array([[30.0], [56.0], [63.0]])
+    smooth = regression(release, "score")
     values = smooth.population.values("chosen")
-    found, influences, _ = smooth.answers(values, smooth.at(given))
-    assert smooth.finer is not None and regression(release, "score", kernel="gaussian:lengthscale=20").finer is None
-    far, near = conditional._smoothed_away(smooth.finer, values, given, found, influences)
-    assert far == 0 and 0.1 < near < 0.5, (near, found)
+    found, *_ = smooth.answers(values, smooth.at(asked))
+    moved, influences, errors = conditional._misfit(smooth, values, asked)
+    true = share[asked[:, 0].astype(int)]
+    assert (np.abs(found - true)[1:] > 0.09).all() and (np.abs(found + moved - true) < 0.5 * np.abs(found - true))[1:].all()
+    assert abs(moved[0]) < 0.03 and (errors > 0.02).all() and np.abs(influences).max() > 0
+    named = regression(release, "score", kernel="gaussian:lengthscale=20")
+    derived = regression(release.transform({"twice": "2 * score"}), "twice")
+    for own in (named, derived):
+        assert not any(part.any() for part in conditional._misfit(own, values, asked))
