@@ -361,7 +361,7 @@ def test_answers_move_to_what_cells_show_of_what_a_regression_smooths_away():
     moved, influences, errors = conditional._misfit(smooth, values, asked)
     true = share[asked[:, 0].astype(int)]
     assert (np.abs(found - true)[1:] > 0.09).all() and (np.abs(found + moved - true) < 0.5 * np.abs(found - true))[1:].all()
-    assert abs(moved[0]) < 0.03 and (errors > 0.02).all() and np.abs(influences).max() > 0
+    assert abs((found + moved - true)[0]) < 0.05 and (errors > 0.02).all() and np.abs(influences).max() > 0
     named = regression(release, "score", kernel="gaussian:lengthscale=20")
     derived = regression(release.transform({"twice": "2 * score"}), "twice")
     for own in (named, derived):
