@@ -18,7 +18,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.measurement import Measurement
 
-_MOST_NUMBERS = 10**7  # pairs times features
+_MOST_NUMBERS = 2 * 10**6  # pairs times features or rows, whichever are more
 _LEAST, _RIDGE = 1e-3, 1e-12  # variance of noise, relative to the product's, below which pairs count alike
 
 
@@ -64,7 +64,7 @@ def with_pairs(columns: ColumnSums, measurement: Measurement, rows: Array, means
     kernel, p, variance = measurement.feature_map.kernel, columns.weights, measurement.noise_scale**2
     cells = kernel.cells(rows)
     values = [_values(own, rows[:, j], p, size) for j, (own, size) in enumerate(zip(cells.T, kernel.sizes, strict=True))]
-    found = _of_features(measurement, kernel, values)
+    found = _of_features(measurement, kernel, values, _MOST_NUMBERS // max(len(means), len(rows)))
     if not found:
         return columns
     products = np.column_stack([values[i][cells[:, i]] * values[j][cells[:, j]] for i, j in found])
@@ -97,9 +97,9 @@ def _values(cells: Array, values: Array, weights: Array, size: int) -> Array:
 
 
 def _of_features(
-    measurement: Measurement, kernel: Margins, values: Sequence[Array]
+    measurement: Measurement, kernel: Margins, values: Sequence[Array], most: int
 ) -> dict[tuple[int, int], list[tuple[slice, Array]]]:
-    """For pairs, those of the least noise, where their tables are among the features, and products of values at their cells."""
+    """For so many pairs, those of the least noise, where their tables are among the features, and products of values at their cells."""
     features, found = measurement.feature_map, dict[tuple[int, int], list[tuple[slice, Array]]]()
     assert isinstance(features, MarginFeatures)
     for group in features.groups:
@@ -114,6 +114,5 @@ def _of_features(
                 numbers = np.broadcast_to(one * other, [len(cells) for cells in own]).ravel() * even
                 if numbers.any():
                     found.setdefault((names[axes[0]], names[axes[1]]), []).append((place, numbers))
-    most = max(_MOST_NUMBERS // features.dimension, 1)
     order = sorted(found, key=lambda pair: min(float(numbers @ numbers) for _, numbers in found[pair]))
-    return {pair: found[pair] for pair in order[:most]}
+    return {pair: found[pair] for pair in order[: max(most, 1)]}
