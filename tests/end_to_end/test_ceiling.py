@@ -13,12 +13,12 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_558,
-    "kmeanalyst/inference": 14_203,
+    "kmeanalyst/inference": 14_343,
     "kmeanalyst/kernels": 3_235,
     "kmeanalyst/learning": 2_860,
     "kmeanalyst/plots": 710,
     "kmeanalyst/release": 434,
-    "kmeanalyst/releases": 10_990,
+    "kmeanalyst/releases": 11_009,
     "kmeanalyst/report": 1_273,
     "kmeanalyst/representation": 4_732,
     "kmeanalyst/sources": 1_344,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_149,
     "release_side/publishing": 3_116,
     "release_side/quality": 1_442,
-    "tests": 48_750,
+    "tests": 48_810,
 }
 
 

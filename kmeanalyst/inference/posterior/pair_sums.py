@@ -99,7 +99,7 @@ def _values(cells: Array, values: Array, weights: Array, size: int) -> Array:
 def _of_features(
     measurement: Measurement, kernel: Margins, values: Sequence[Array], most: int
 ) -> dict[tuple[int, int], list[tuple[slice, Array]]]:
-    """For so many pairs, those of the least noise, where their tables are among the features, and products of values at their cells."""
+    """For so many pairs, those of least noise, where their tables are among the features, and products of values at their cells."""
     features, found = measurement.feature_map, dict[tuple[int, int], list[tuple[slice, Array]]]()
     assert isinstance(features, MarginFeatures)
     for group in features.groups:
