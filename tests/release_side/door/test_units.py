@@ -246,5 +246,5 @@ def test_different_identifiers_have_different_digests():
 
 
 def test_objects_with_private_rows_do_not_show_them():
-    piece = grouped([0, 1, 1], np.full((3, 1), 271.0))
-    assert "271" not in repr(piece) and "[" not in repr(piece)
+    piece = grouped([0, 1, 1], np.full((3, 1), 271.5))
+    assert "271.5" not in repr(piece) and "[" not in repr(piece)
