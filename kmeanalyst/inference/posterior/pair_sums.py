@@ -26,9 +26,9 @@ _LEAST, _RIDGE = 1e-3, 1e-12  # variance of noise, relative to the product's, be
 class PairSums:
     """products (n, Q), of mean 0, of two columns' values at rows of weights p (n,), less what single columns show of them.
 
-    means     (F,) of features under p.
+    means        (F,) of features under p.
     of_features  (F, Q): the measured means of products are those times what features have beyond `means`.
-    gain      κ (κ G + V)⁻¹ (Q, Q), G the products' covariance under p, V that of their noise.
+    gain         κ (κ G + V)⁻¹ (Q, Q), G the products' covariance under p, V that of their noise.
     """
 
     columns: ColumnSums

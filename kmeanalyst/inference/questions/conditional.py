@@ -38,6 +38,7 @@ _COARSEST = 8.0  # 1/8 of a column's range: no dependence on a smaller scale is 
 _MISFITS = np.geomspace(1e-3, 1, 60)  # of means of cells, relative to the spread of values
 _USUAL_MISFIT = 0.02  # the scale of their prior, a half-Cauchy
 _BESIDE, _BEYOND = (-2, -1, 1, 2), 2.0  # ranges that show a jump within one; errors of noise and sampling
+_LEAST_VARIANCE = 1e-4  # of what a cell's mean is off, relative to that of values
 _MOST_CELLS, _NO_MASS = 60, 1e-4  # that show a misfit; of a cell that shows none
 _RESIDUAL_OVER_SIGNAL = 1 / 3  # variances, assumed
 _BASIS = 500  # at most so many points span the functions
@@ -358,14 +359,7 @@ def _misfit(smooth: Smoother, values: Array, given: Array) -> tuple[Array, Array
     parts = [each.parts for each in estimates(population, asked_of)]
     noise = np.array([math.hypot(one["privacy"] or 0.0, one["sampling"] or 0.0) for one in parts])
     spread = math.sqrt(max(float(population.mean(values**2) - population.mean(values) ** 2), 0.0))
-    t = spread * _MISFITS[:, None]
-    variance = np.maximum(t**2 + noise**2, _NO_MASS * spread**2)
-    logs = -0.5 * (np.log(variance) + apart**2 / variance).sum(axis=1) - np.log1p((_MISFITS / _USUAL_MISFIT) ** 2)
-    chance = np.exp(logs - logs.max())
-    chance /= chance.sum()
-    share = t**2 / variance
-    kept, left = chance @ share, chance @ ((1 - share) * t**2)
-    within = np.sqrt(chance @ t[:, 0] ** 2)
+    kept, left, within = _share_of_misfit(apart, noise, spread)
     place = np.full(len(cells), -1)
     place[used] = np.arange(len(used))
     of_asked = place[of_asked].reshape(len(steps), -1)
@@ -374,14 +368,34 @@ def _misfit(smooth: Smoother, values: Array, given: Array) -> tuple[Array, Array
         ranges = [axis for axis, most in enumerate(ends) if steps[0][k, axis] <= most]
         errors[k] = within * bool(ranges)
         if i >= 0:
-            moved[k], shown[:, k], errors[k] = kept[i] * apart[i], kept[i] * own[:, i], math.hypot(errors[k], math.sqrt(left[i]))
+            moved[k], shown[:, k], errors[k] = kept[i] * apart[i], kept[i] * own[:, i], math.hypot(errors[k], left[i])
         for axis in ranges:
             four = others[len(_BESIDE) * axis :][: len(_BESIDE)]
             if min(four) >= 0:
-                (first, before, after, last), apart_by = means[four], noise[four[1:3]]
-                jump = math.sqrt(max((after - before) ** 2 / 4 - _BEYOND**2 * float(apart_by @ apart_by) / 4, 0.0))
-                errors[k] = math.hypot(errors[k], max(jump - max(abs(last - after), abs(before - first)), 0.0))
+                errors[k] = math.hypot(errors[k], _jump(means[four], noise[four[1:3]]))
     return moved, shown, errors
+
+
+def _share_of_misfit(apart: Array, noise: Array, spread: float) -> tuple[Array, Array, float]:
+    """What of how far means of cells (c,) are apart, with such noise (c,), is no noise: shares (c,), errors of these (c,), and the
+    root of t², of values of such a spread.
+    """
+    if spread == 0:
+        return np.zeros_like(apart), np.zeros_like(apart), 0.0
+    t = spread * _MISFITS[:, None]
+    variance = np.maximum(t**2 + noise**2, _LEAST_VARIANCE * spread**2)
+    logs = -0.5 * (np.log(variance) + apart**2 / variance).sum(axis=1) - np.log1p((_MISFITS / _USUAL_MISFIT) ** 2)
+    chance = np.exp(logs - logs.max())
+    chance /= chance.sum()
+    share = t**2 / variance
+    return chance @ share, np.sqrt(chance @ ((1 - share) * t**2)), math.sqrt(float(chance @ t[:, 0] ** 2))
+
+
+def _jump(means: Array, noise: Array) -> float:
+    """Half of the step over a range, by means of the two ranges before and the two behind, beyond noise and the steps beside."""
+    first, before, after, last = means
+    jump = math.sqrt(max((after - before) ** 2 - _BEYOND**2 * float(noise @ noise), 0.0)) / 2
+    return max(jump - max(abs(last - after), abs(before - first)), 0.0)
 
 
 def _beside(cells: Array, axis: int, most: int, by: int) -> Array:

@@ -366,3 +366,10 @@ def test_answers_move_to_what_cells_show_of_what_a_regression_smooths_away():
     derived = regression(release.transform({"twice": "2 * score"}), "twice")
     for own in (named, derived):
         assert not any(part.any() for part in conditional._misfit(own, values, asked))
+
+
+def test_a_question_that_is_the_same_everywhere_has_nothing_that_is_smoothed_away():
+    for found in stepped(np.full(101, 0.5), np.arange(5.0, 100.0, 10.0)).conditional_expectation("3", given={"score": [30, 57]}):
+        assert found.value == pytest.approx(3, abs=1e-6) and found.standard_error < 0.01
+    kept, left, within = conditional._share_of_misfit(np.zeros(2), np.zeros(2), 0.0)
+    assert not kept.any() and not left.any() and within == 0
