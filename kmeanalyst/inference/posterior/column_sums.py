@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from kmeanalyst.inference.posterior.feature_covariance import second_moments
+from kmeanalyst.inference.posterior.feature_covariance import inverse_of, second_moments
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.measurement import Measurement
@@ -61,10 +61,10 @@ class ColumnSums:
         whole = columns.T @ (columns @ noise)
         used = np.sort(np.argsort(-np.where(there, shares, -1.0), kind="stable")[: min(_MOST, there.sum())])
         covariance = second_moments(indicators[:, used].T.tocsr(), weights) - np.outer(shares[used], shares[used])
-        gain = np.linalg.inv(covariance + np.diag(np.maximum(noise[used], _INVERTIBLE)) / OF_COLUMNS)
+        gain = inverse_of(covariance + np.diag(np.maximum(noise[used], _INVERTIBLE)) / OF_COLUMNS)
         spare = np.divide(noise, whole, out=np.zeros(size), where=whole > 0)
         of_features = (sums * noise[:, None]).tocsr()
-        return cls(indicators, weights, columns, shares, noise, of_features, spare, used, (gain + gain.T) / 2)
+        return cls(indicators, weights, columns, shares, noise, of_features, spare, used, gain)
 
     def shares(self, means: Array, total: float) -> Array:
         """(T, k) of the cells, by means of features (F, k); those of each column add up to the total."""

@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from kmeanalyst.inference.posterior.feature_covariance import FeatureCovariance, in_two_threads
+from kmeanalyst.inference.posterior.feature_covariance import FeatureCovariance, in_two_threads, inverse_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 
-_LARGEST, _MOST_TOGETHER = 512, 2000  # cells of a part of one table, of any block
-_MOST_ENTRIES = 75_000_000  # of all blocks: they are smaller where cells are many
+_LARGEST, _MOST_TOGETHER = 300, 2000  # cells of a part of one table, of any block
+_MOST_ENTRIES = 60_000_000  # of all blocks: they are smaller where cells are many
 _RELATED = 0.85  # canonical correlation of columns whose tables are one block of the preconditioner
 _MOST_SHARED, _EXPLAINED = 60, 1e-6  # functions that tables of a larger block share; share of variance that is rounding
 _ROUNDING, _FLAT, _NOTHING = 1e-9, 1e-12, 1e-30  # of eigenvalues; of a constant column's variance; of gains
 _MOST_STEPS, PATIENCE = 100, 2  # steps of the solver, and the last ones by which it is seen to end
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
 _DRAWN = 1e-3  # draws are solved for to this share
-_EXACT, _MOST_STEPS_EXACTLY = 1e-5, 10_000  # noise deviations that are left of the equations of the best answers
+_EXACT, _MOST_STEPS_EXACTLY = 1e-4, 10_000  # noise deviations that are left of the equations of the best answers
 
 
 class _Block(NamedTuple):
@@ -71,10 +71,7 @@ class _Blocks:
             size -= root @ root.T
             size *= spread
             size[np.diag_indices_from(size)] += noise_variance
-            size = np.linalg.inv(size)
-            size += size.T
-            size /= 2
-            return size
+            return inverse_of(size)
 
         def alone(own: Iterable[int], cells: Any) -> tuple[_Block, Array]:
             functions, coefficients, root = columns.own(own, cells, features := covariance.some(cells))
@@ -110,8 +107,12 @@ class _Blocks:
         for block, gain in within:
             blocks.append(block)
             gains[np.ix_(block.functions, block.functions) if isinstance(block.functions, np.ndarray) else block.functions] += gain
-        inner = spread * np.linalg.solve(np.eye(len(joint)) + spread * joint @ gains, joint)
-        return cls(blocks, (inner + inner.T) / 2)
+        gains = joint @ gains
+        gains *= spread
+        gains[np.diag_indices_from(gains)] += 1
+        inner = np.linalg.solve(gains, joint)
+        inner *= spread / 2
+        return cls(blocks, inner + inner.T)
 
     def __matmul__(self, B: Array) -> Array:
         solved = np.empty_like(B)
@@ -145,9 +146,8 @@ class _Blocks:
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """Functions of single columns, linear in their cells' indicators (n, c).
+    """Functions of single columns, linear in their cells' indicators (c, n).
 
-    weighted     (c, n) the indicators times the rows' weights.
     joint        (c, c) covariances of these.
     at           of each column which of the indicators are its own.
     related      for each coarse and finer column a number, the same for those of canonical correlation above `_RELATED`.
@@ -156,7 +156,6 @@ class _Columns:
 
     covariance: FeatureCovariance
     indicators: Any
-    weighted: Any
     cells: Array
     joint: Array
     at: dict[int, slice]
@@ -187,8 +186,13 @@ class _Columns:
             values, vectors = np.linalg.eigh(correlation[np.ix_(those, those)])
             used = np.flatnonzero(values > _ROUNDING)[-_MOST_SHARED:]
             common[int(one)] = values[used], roots[:, those] @ (vectors[:, used] / np.sqrt(values[used]))
-        base, weighted = tuple(feature_map.kernel.columns), (indicators * covariance.weights).tocsr()
-        return cls(covariance, indicators.T.tocsr(), weighted, cells, joint, at, base, number[list(base)], common)
+        base = tuple(feature_map.kernel.columns)
+        return cls(covariance, indicators, cells, joint, at, base, number[list(base)], common)
+
+    def at_rows(self, coefficients: Array) -> Array:
+        """(n, k) the functions of these coefficients (c, k)."""
+        used = np.flatnonzero(coefficients.any(axis=1))
+        return np.asarray(self.indicators[used].T @ coefficients[used])
 
     def own(self, columns: Iterable[int], block: Any, features: Any) -> tuple[Array, Array, Array]:
         """(s,) the indicators of these columns, (cells, s) the coefficients of what they explain of a block's features (cells, n),
@@ -197,7 +201,8 @@ class _Columns:
         own = sorted({self.base[j] for j in columns} & self.at.keys())
         functions = np.concatenate([np.arange(0), *(np.arange(self.at[j].start, self.at[j].stop) for j in own)]).astype(np.intp)
         inverse = _inverse_root(self.joint[np.ix_(functions, functions)])
-        mean, explained = self.covariance.mean, (features @ self.weighted[functions].T).toarray()
+        mean, indicators = self.covariance.mean, self.indicators[functions]
+        explained = (features @ (indicators * self.covariance.weights).T).toarray()
         root = (explained - np.outer(mean[block], mean[self.cells[functions]])) @ inverse
         return functions, root @ inverse.T, root
 
@@ -208,14 +213,14 @@ class _Columns:
         p, one, other = self.covariance.weights, self.common[related[0]], self.common[related[-1]]
         strength = np.outer(one[0], other[0]) if len(related) > 1 else np.triu(np.outer(one[0], one[0]))
         i, j = np.unravel_index(np.argsort(-strength, axis=None)[:_MOST_SHARED], strength.shape)
-        first, second = (_centred(self.indicators @ common, p) for _, common in (one, other))
+        first, second = (_centred(self.at_rows(common), p) for _, common in (one, other))
         products = first[:, i]
         products *= second[:, j]
         _centred(products, p)
         least = _EXPLAINED * max(float(np.einsum("i,ij,ij->j", p, products, products).max()), _EXPLAINED)
         inverse, explained = _inverse_root(self.joint[np.ix_(functions, functions)]), np.zeros((len(self.cells), products.shape[1]))
-        explained[functions] = inverse @ (inverse.T @ (self.weighted[functions] @ products))
-        products -= self.indicators @ explained
+        explained[functions] = inverse @ (inverse.T @ (self.indicators[functions] @ (p[:, None] * products)))
+        products -= self.at_rows(explained)
         weighted = p[:, None] * _centred(products, p)
         root = _inverse_root(products.T @ weighted, least)
         return features @ weighted @ root

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from scipy.linalg.lapack import dtrtri
 from scipy.sparse import csr_array, eye_array, get_index_dtype, vstack
 
 from kmeanalyst.kernels.base import Array
@@ -20,7 +21,7 @@ from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.measurement import Measurement
 
-_ROWS_OF_A_CELL = 20  # for each joint cell, on average at least, before a column is added
+_ROWS_OF_A_CELL = 10  # for each joint cell, on average at least, before a column is added
 _TRIED = 2  # columns that are tried before a group of tables is left as it is
 _WORTH_THREADS = 1_000_000  # entries of a matrix whose product two threads share
 _PRODUCTS = 16  # of C, at once: five times as fast as alone
@@ -165,6 +166,12 @@ def _groups(feature_map: MarginFeatures, rows: Array, indices: Array) -> Iterato
         yield tables, group, len(occur)
 
 
+def inverse_of(matrix: Array) -> Array:
+    """Of a positive definite matrix (n, n), symmetric to the last bit. LinAlgError of another one."""
+    root = dtrtri(np.linalg.cholesky(matrix), lower=1)[0]
+    return np.asarray(root.T @ root)
+
+
 def second_moments(features: Any, weights: Array) -> Array:
     """(k, k) Σ p φ φᵀ over the rows, of features (k, n) sparse."""
     weighted = csr_array((features.data * weights[features.indices], features.indices, features.indptr), features.shape)
@@ -177,7 +184,8 @@ def _halves(matrix: Any) -> tuple[Any, ...]:
     """A sparse matrix; where it is large, the two halves of its rows, without a copy: each for a thread."""
     if matrix.nnz < _WORTH_THREADS:
         return (matrix,)
-    ends, half = matrix.indptr, int(np.searchsorted(matrix.indptr, matrix.nnz // 2))
+    ends = matrix.indptr
+    half = int(np.searchsorted(ends, ends.dtype.type(matrix.nnz // 2)))  # of another type it would copy them
     rows = (slice(0, ends[half]), ends[: half + 1]), (slice(ends[half], None), ends[half:] - ends[half])
     parts = tuple(csr_array((len(starts) - 1, matrix.shape[1])) for _, starts in rows)
     for part, (own, starts) in zip(parts, rows, strict=True):  # csr_array would copy what is less than half of a matrix

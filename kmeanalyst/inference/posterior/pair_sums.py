@@ -14,6 +14,7 @@ from itertools import combinations
 import numpy as np
 
 from kmeanalyst.inference.posterior.column_sums import OF_COLUMNS, ColumnSums
+from kmeanalyst.inference.posterior.feature_covariance import inverse_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.measurement import Measurement
@@ -75,7 +76,8 @@ def with_pairs(columns: ColumnSums, measurement: Measurement, rows: Array, means
             own[place] = numbers / float(numbers @ numbers)
         own /= sum(1 / float(numbers @ numbers) for _, numbers in tables)
     alone, of_columns = columns.part(products)
-    products, of_features = products - alone, of_features - of_columns
+    products -= alone
+    of_features -= of_columns
     G, V = products.T @ (p[:, None] * products), variance * of_features.T @ of_features
     own = np.maximum(G.diagonal(), _RIDGE)
     apart = (of_features.T @ (measurement.with_even_noise(measurement.vector) - means)) ** 2 / own
@@ -83,8 +85,7 @@ def with_pairs(columns: ColumnSums, measurement: Measurement, rows: Array, means
     kappa = min(float(np.average(apart - noise, weights=(noise + _LEAST) ** -2)), OF_COLUMNS)
     if kappa <= 0:
         return columns
-    gain = np.linalg.inv(G + V / kappa + _RIDGE * np.eye(len(G)))
-    return PairSums(columns, products, means, of_features, (gain + gain.T) / 2)
+    return PairSums(columns, products, means, of_features, inverse_of(G + V / kappa + _RIDGE * np.eye(len(G))))
 
 
 def _values(cells: Array, values: Array, weights: Array, size: int) -> Array:
