@@ -20,7 +20,8 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import ncx2
 
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors, SamplingErrors, joined, joint_parts, total
-from kmeanalyst.inference.estimate.estimate import SAMPLE, Estimate, Estimates, heterogeneity_of
+from kmeanalyst.inference.estimate.estimate import SAMPLE, Estimate, Estimates
+from kmeanalyst.inference.estimate.heterogeneity import heterogeneity_of
 from kmeanalyst.inference.estimate.statistic import IntervalRule
 from kmeanalyst.inference.questions import expectation as means
 from kmeanalyst.inference.questions import moments, quantiles
@@ -257,8 +258,9 @@ class Combination(Printed):
             found, weights, ratio = self._weighted(sides)
         shown = [f"{each.written(each.value)} ± {each.written(each.standard_error)}" for each in sides]
         note = f"{ours.question}: {shown[0]} by the release and {', '.join(shown[1:])} by the {self._name}"
-        differ = heterogeneity_of(sides) if self.overlap == "disjoint" else None
-        apart = abs(ours.value - others[0].value) / np.hypot(ours.standard_error, others[0].standard_error)
+        values, errors = np.array([(each.value, each.standard_error) for each in sides]).T
+        differ = heterogeneity_of(values, errors) if self.overlap == "disjoint" else None
+        apart = abs(values[0] - values[1]) / np.hypot(*errors[:2])
         note += f", which are {apart:.1f} standard errors apart" if len(sides) == 2 else ", which differ"
         note += f" ({differ})" if differ else ""
         if isinstance(weights, np.ndarray):

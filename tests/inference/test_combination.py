@@ -19,7 +19,7 @@ import kmeanalyst as ka
 from kmeanalyst.inference import combination
 from kmeanalyst.inference.combination import _best_weight, _wider
 from kmeanalyst.inference.estimate.error_model import SamplingErrors, joined
-from kmeanalyst.inference.estimate.estimate import heterogeneity_of
+from kmeanalyst.inference.estimate.heterogeneity import heterogeneity_of
 from release_side.publishing.publish import publish
 
 SAMPLE = demo_rows("sample").head(500)
@@ -204,9 +204,10 @@ def test_heterogeneity_has_its_level_and_finds_a_site_of_another_population():
     """Forty sets of three sites: rejected at 5 % in .05, with room for three standard errors, and mostly where one differs."""
     same, found = [], []
     for i in range(40):
-        alike = [site(100 + 3 * i + k).probability("ill") for k in range(3)]
-        same.append(heterogeneity_of(alike).pvalue)
-        found.append(heterogeneity_of([*alike[:2], site(400 + i, ill=0.46).probability("ill")]).pvalue)
+        asked = [*(site(100 + 3 * i + k) for k in range(3)), site(400 + i, ill=0.46)]
+        values, errors = np.array([((own := each.probability("ill")).value, own.standard_error) for each in asked]).T
+        same.append(heterogeneity_of(values[:3], errors[:3]).pvalue)
+        found.append(heterogeneity_of(values[[0, 1, 3]], errors[[0, 1, 3]]).pvalue)
     assert np.mean(np.array(same) < 0.05) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 40)
     assert np.mean(np.array(same) < 0.5) > 0.25
     assert np.mean(np.array(found) < 0.05) >= 0.85

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
-from scipy.special import chdtrc, ndtri
+from scipy.special import ndtri
 
 from kmeanalyst.inference.estimate.error_model import PARTS, ErrorModel, Terms, joint_parts, total
+from kmeanalyst.inference.estimate.heterogeneity import Heterogeneity
 from kmeanalyst.inference.estimate.statistic import RULES, Differentiable, IntervalRule, OfRatio
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.lazy import instead_of
@@ -115,46 +116,6 @@ def shared_measurement(what: str) -> ValueError:
 
 
 _LONG, _SHORT = 1e15, 1e-11  # numbers of more digits are written by their exponents
-
-
-@dataclass(frozen=True)
-class Heterogeneity:
-    """How far independent answers to one question differ beyond their errors (Cochran 1954; Higgins & Thompson 2002).
-
-    statistic  Q, the sum of squared distances from the weighted mean, in standard errors of each answer.
-    df         one less than the answers.
-    pvalue     of χ² at Q: small where they are not of one population. i_squared: (Q − df)/Q, at least 0, the share of differences
-               that errors do not explain.
-
-    >>> Heterogeneity(6.0, 2)
-    Q = 6 on 2 df, p = 0.05, I² = 67 %
-    """
-
-    statistic: float
-    df: int
-
-    @property
-    def pvalue(self) -> float:
-        return float(chdtrc(self.df, self.statistic))
-
-    @property
-    def i_squared(self) -> float:
-        return max(0.0, 1 - self.df / self.statistic) if self.statistic > 0 else 0.0
-
-    def to_dict(self) -> dict[str, float]:
-        return {"q": self.statistic, "df": self.df, "pvalue": self.pvalue, "i_squared": self.i_squared}
-
-    def __repr__(self) -> str:
-        return f"Q = {self.statistic:.2g} on {self.df} df, p = {self.pvalue:.2g}, I² = {100 * self.i_squared:.0f} %"
-
-
-def heterogeneity_of(estimates: Sequence[Estimate]) -> Heterogeneity | None:
-    """Of independent estimates of one number; None where one has no error."""
-    values, errors = np.array([(each.value, each.standard_error) for each in estimates]).T
-    if not (errors > 0).all():
-        return None
-    mean = float(np.average(values, weights=errors**-2.0))
-    return Heterogeneity(float((((values - mean) / errors) ** 2).sum()), len(values) - 1)
 
 
 _INSTEAD = {
@@ -341,6 +302,14 @@ class Estimate(Differentiable, Printed):
 
     def __str__(self) -> str:
         return "\n".join([self._line(), *list_of_notes((), [self])])
+
+    def __format__(self, spec: str) -> str:
+        """Value and standard error in a number's format; without one, what `print` shows.
+
+        >>> f"{release.mean('age'):.1f} years"
+        '38.2 ± 0.4 years'
+        """
+        return f"{self.value:{spec}} ± {self.standard_error:{spec}}" if spec else str(self)
 
 
 _RISING_OR_FALLING = ("+", "-", "*", "/", "negative", "sqrt", "log", "exp")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -203,6 +203,8 @@ def population_of(release: ReleaseData, *, where: Where = None, view: View | Non
     where   a condition, or several that must all hold.
     view    "fitted" (the default where something was measured), "signed" or "probability": see `default_view`.
     """
+    if isinstance(where, Mapping):
+        raise TypeError(f"where is a condition in quotes, or several in a list, got {where!r:.80}. Write where=\"sex == 'Male'\".")
     weights, label, model = _view(release, view or default_view(release))
     conditions = () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
     everyone = Population(release, label, conditions, model, weights)

@@ -67,13 +67,13 @@ def histogram_frame(found: Estimates, groups: Sequence[Group], name: str, level:
 
 
 def table(
-    release: ReleaseData, a: str, b: str | None = None, *, where: Condition = None, view: View | None = None,
+    release: ReleaseData, a: str, b: str | None = None, *more: str, where: Condition = None, view: View | None = None,
     level: float = 0.95,
 ) -> pd.DataFrame:  # fmt: skip
-    """The probability of each pair of groups of two columns (or of each group of one), in long form.
+    """The probability of each combination of groups of columns (or of each group of one), in long form.
 
     Groups are levels, atoms and ranges as `histogram` has them. The index has a level for each column,
-    so that table(a, b)["probability"].unstack() is the crosstab.
+    so that table(a, b)["probability"].unstack() is the crosstab. TypeError where a column is not a name.
 
     >>> release.table("sex", "income")["probability"].unstack()
     income     <=50K      >50K
@@ -81,10 +81,12 @@ def table(
     Female  0.287440  0.044176
     Male    0.474199  0.194186
     """
-    names = [a] if b is None else [a, b]
+    names = [a, *([] if b is None else [b]), *more]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"a table needs names of columns, one after the other, got {names!r:.80}. Ask table('sex', 'income').")
     found = contingency(release, names, where=where, view=view)
     labels = [_labels(groups_of(release.columns, name), name) for name in names]
-    index = labels[0] if b is None else pd.MultiIndex.from_product(labels)
+    index = labels[0] if len(names) == 1 else pd.MultiIndex.from_product(labels)
     return _frame(Estimates(estimate for _, estimate in found), level).set_axis(index)
 
 

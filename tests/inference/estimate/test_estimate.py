@@ -162,6 +162,11 @@ def test_a_quantiles_interval_by_hand():
     assert inverse.interval(2.0) == (0.0, 9.0)
 
 
+def test_a_format_is_that_of_the_value_and_of_the_error():
+    estimate = replace(by_hand(), value=1234.5, standard_error=0.25)
+    assert f"{estimate:,.1f} years" == "1,234.5 ± 0.2 years" and f"{estimate}" == str(estimate)
+
+
 def test_a_number_too_long_or_too_short_for_decimals_is_written_by_its_exponent():
     for scale, written in [(1.0, "h: 3.00 ± 0.25 (95 %"), (1e20, "h: 3e+20 ± 2.5e+19 (95 %"), (1e-20, "h: 3e-20 ± 2.5e-21 (95 %")]:
         parts = {"privacy": 0.0, "sampling": 0.25 * scale, "resolution": None}

@@ -327,6 +327,14 @@ def test_a_table_unstacks_into_the_crosstab_in_the_order_of_levels(plain, mixed_
     wide = found.reset_index().pivot(index="n", columns="job", values="probability")
     assert wide.to_numpy() == pytest.approx(crosstab.to_numpy())
     assert plain.table("job")["probability"].to_numpy() == pytest.approx(frame.groupby("job", observed=False)["weight"].sum())
+    three = plain.table("job", "n", "x")["probability"]
+    assert three.index.names == ["job", "n", "x"] and three.groupby(["n", "job"]).sum().loc["0", "a"] == pytest.approx(
+        plain.probability("n == 0 and job == 'a'").value
+    )
+    with pytest.raises(TypeError, match="a table needs names of columns, one after the other, got"):
+        plain.table(["n", "job"])
+    with pytest.raises(TypeError, match="where is a condition in quotes, or several in a list, got {'job': 'a'}"):
+        plain.mean("x", where={"job": "a"})
 
 
 def test_groups_of_a_release_are_its_answers_given_each_level(mixed_release):
