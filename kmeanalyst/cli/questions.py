@@ -138,20 +138,15 @@ def quantile(
     }  # fmt: skip
 
 
-def _check_columns(columns: tuple[str, ...], **_: Any) -> None:
-    if len(columns) > 2:
-        raise click.UsageError(f"a table has one or two columns, got {len(columns)}. Name two, and use --by for a third.")
-
-
 @arguments.on_release(
-    "table", "Probabilities of levels, ranges and their pairs.", _where_option, _by_option("table"), *_of_any_view,
-    argument("columns", "COLUMN [COLUMN]", None, nargs=-1, required=True), work="answering", check=_check_columns,
+    "table", "Probabilities of levels, ranges and their combinations.", _where_option, _by_option("table"), *_of_any_view,
+    argument("columns", "COLUMN...", None, nargs=-1, required=True), work="answering",
 )  # fmt: skip
 def table(
     release: Release, columns: tuple[str, ...], where: str | None, by: str | None, view: Any, level: float, kind: str,
     on_progress: OnProgress,
 ) -> arguments.Answer:  # fmt: skip
-    """Probabilities of a column's levels and ranges, or of each pair of those of two columns, with error bars.
+    """Probabilities of a column's levels and ranges, or of each combination of those of several columns, with error bars.
 
     Numbers are grouped by the domain's public atoms and edges, or in ten ranges between their bounds.
 

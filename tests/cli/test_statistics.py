@@ -107,6 +107,8 @@ def test_table_json_has_a_cell_for_each_pair_of_groups(mixed_path):
         assert (cell["value"], cell["standard_error"]) == (row["probability"], row["standard_error"])
         assert cell["interval"] == [row["low"], row["high"]] and cell["view"] == "probability"
     assert sum(cell["value"] for cell in found["cells"]) == pytest.approx(1.0)
+    three = ask("table", mixed_path, "city", "age", "married")["cells"]
+    assert len(three) == 24 and [*three[0]["groups"]] == ["city", "age", "married"]
 
 
 def test_table_by_gives_a_table_given_each_level(mixed_path):

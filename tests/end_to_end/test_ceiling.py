@@ -12,7 +12,7 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
-    "kmeanalyst/cli": 1_558,
+    "kmeanalyst/cli": 1_553,
     "kmeanalyst/inference": 14_395,
     "kmeanalyst/kernels": 3_235,
     "kmeanalyst/learning": 2_860,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_149,
     "release_side/publishing": 3_116,
     "release_side/quality": 1_442,
-    "tests": 48_850,
+    "tests": 48_852,
 }
 
 
