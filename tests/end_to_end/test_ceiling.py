@@ -17,7 +17,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/kernels": 3_235,
     "kmeanalyst/learning": 2_860,
     "kmeanalyst/plots": 710,
-    "kmeanalyst/release": 434,
+    "kmeanalyst/release": 436,
     "kmeanalyst/releases": 11_009,
     "kmeanalyst/report": 1_273,
     "kmeanalyst/representation": 4_732,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_149,
     "release_side/publishing": 3_116,
     "release_side/quality": 1_442,
-    "tests": 48_852,
+    "tests": 48_862,
 }
 
 
