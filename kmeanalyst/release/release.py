@@ -58,7 +58,7 @@ _INSTEAD = {  # of what a DataFrame has
     "hist": "release.histogram(column) is the table, release.plot(column) the picture",
     "pivot_table": "release.groupby(column).mean(other), or release.table(column, other)",
     **dict.fromkeys(("cite", "citation"), "release.methods_text() is a paragraph for papers"),
-    **dict.fromkeys(("ols", "lm", "logit", "regress"), "release.glm(formula, family=...) fits linear, logistic and other regressions"),
+    **dict.fromkeys(("ols", "lm", "logit", "regress"), "release.glm(formula, family=...) fits linear, logistic and others"),
     **dict.fromkeys(("ttest", "t_test", "diff"), "release.mean(x, where=a) - release.mean(x, where=b) has its error and interval"),
     "correlations": "release.corr([columns]) has them of numbers, ka.associations(release) of every pair of columns",
 }  # fmt: skip
