@@ -54,6 +54,8 @@ def of_release(number: int, epsilon: float, options: argparse.Namespace, truths:
     differences, hold = [], []
     for statistic, truth in zip(STATISTICS, truths, strict=True):
         estimate = statistic(release)
+        if not np.isfinite(estimate.standard_error):  # a correlation where a variance is not positive
+            continue
         for bound in truth + estimate.standard_error * rng.uniform(-3, 3, options.claims):
             differences.append(estimate - bound)
             hold.append(truth > bound)
