@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_553,
-    "kmeanalyst/inference": 14_395,
+    "kmeanalyst/inference": 14_403,
     "kmeanalyst/kernels": 3_235,
     "kmeanalyst/learning": 2_860,
     "kmeanalyst/plots": 710,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_149,
     "release_side/publishing": 3_116,
     "release_side/quality": 1_442,
-    "tests": 48_862,
+    "tests": 48_880,
 }
 
 

@@ -23,7 +23,7 @@ from kmeanalyst.inference.estimate.population import Population, estimates, popu
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels import Kernel, MultiScale, SoftenedProduct
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.embedding import row_blocks
+from kmeanalyst.kernels.embedding import on_one_thread, row_blocks
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.derived import sources_of
@@ -132,6 +132,7 @@ class Smoother:
         return self.regulariser * np.einsum("qr,rq->q", at, self._step(at.T)) / np.maximum(prior, 1e-12)
 
 
+@on_one_thread
 def smoother(
     release: ReleaseData, columns: Sequence[str], *, where: Condition, view: View | None, kernel: Kernel | str | None
 ) -> Smoother:
@@ -292,6 +293,7 @@ def conditional_expectation(
     return answers if several else answers[0]
 
 
+@on_one_thread
 def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFrame) -> Estimates:
     """A question's means given each of the rows (q, conditioning columns), moved by what is known of their amplitude."""
     texts = [f"{shown(question)} | {text}" for text in texts_of(smooth, rows)]

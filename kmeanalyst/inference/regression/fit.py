@@ -13,6 +13,7 @@ from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.regression.design import INTERCEPT, Design
 from kmeanalyst.inference.regression.equations import NEARLY_SINGULAR, Equations, NoRoot, Separated, dependent_columns, root
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import on_one_thread
 
 _INVOLVED = 0.05  # share of a direction from which a coefficient is named as part of it
 _FELL_BACK = (
@@ -45,6 +46,7 @@ class Fit:
         return self.design.names
 
     @cached_property
+    @on_one_thread
     def influence(self) -> Array:
         """(n, k) of the coefficients, on the released weights: that of J⁻¹ψ."""
         J = self.equations.information(self.beta, self.population.weights)
@@ -69,6 +71,7 @@ class Fit:
 Make = Callable[[Population], tuple[Design, Equations]]
 
 
+@on_one_thread
 def fit_equations(population: Population, make: Make, notes: Sequence[str] = ()) -> Fit:
     """The fit under the population's weights, or under its probability view's where these have no root; ValueError without one."""
     try:

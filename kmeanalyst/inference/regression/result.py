@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +103,9 @@ class RegressionEstimate(Printed):
         if (asked := name if name in self.names else words.column(name)) not in self.names:
             raise KeyError(f"no coefficient {name!r:.80}: there are {', '.join(self.names)}. Name one of these.")
         return self.coefficients[self.names.index(asked)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
 
     def to_frame(self, level: float = 0.95) -> pd.DataFrame:
         """One row for each coefficient, indexed by its term.

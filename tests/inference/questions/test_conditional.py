@@ -16,6 +16,7 @@ from kmeanalyst.inference.estimate.error_model import error_model
 from kmeanalyst.inference.questions import conditional
 from kmeanalyst.inference.questions.conditional import Smoother, public_regulariser, smooth_kernel, smoother
 from kmeanalyst.kernels import Gaussian, MultiScale
+from kmeanalyst.kernels.embedding import blas
 from kmeanalyst.release import Release
 from kmeanalyst.releases.derived import sources_of
 from kmeanalyst.releases.domain.domain import Domain
@@ -373,3 +374,18 @@ def test_a_question_that_is_the_same_everywhere_has_nothing_that_is_smoothed_awa
         assert found.value == pytest.approx(3, abs=1e-6) and found.standard_error < 0.01
     kept, left, within = conditional._share_of_misfit(np.zeros(2), np.zeros(2), 0.0)
     assert not kept.any() and not left.any() and within == 0
+
+
+def test_it_and_regressions_are_summed_up_on_one_thread(cloud, monkeypatch):
+    threads = []
+
+    def recorded(work):
+        return lambda *given: threads.append(max(each["num_threads"] for each in blas().info())) or work(*given)
+
+    monkeypatch.setattr(np.linalg, "solve", recorded(np.linalg.solve))
+    monkeypatch.setattr(conditional, "_moments", recorded(conditional._moments))
+    with blas().limit(limits=2):
+        cloud.glm("y ~ x")
+        of_regression = len(threads)
+        cloud.conditional_expectation("y", given={"x": 0.123})
+    assert 0 < of_regression < len(threads) and {*threads} == {1}

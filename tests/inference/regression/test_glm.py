@@ -59,7 +59,7 @@ def test_standard_errors_are_hc0(plain):
 
 def test_names_that_are_not_identifiers_need_backticks_in_formulas_alone(mixed_release):
     explained = mixed_release.glm("age ~ `capital.gain`", where="not missing(`capital.gain`)")
-    assert explained.names == ("intercept", "`capital.gain`")
+    assert explained.names == ("intercept", "`capital.gain`") == tuple(explained)
     assert explained["capital.gain"] is explained["`capital.gain`"]
     with pytest.raises(KeyError, match=r"no coefficient 'gain': there are intercept, `capital\.gain`\. Name one"):
         explained["gain"]
