@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_149,
     "release_side/publishing": 3_116,
     "release_side/quality": 1_442,
-    "tests": 48_880,
+    "tests": 48_889,
 }
 
 

@@ -16,7 +16,7 @@ from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_mode
 from kmeanalyst.inference.posterior import column_sums, equations, feature_covariance, posterior, through_tables
 from kmeanalyst.inference.posterior.column_sums import ColumnSums
 from kmeanalyst.inference.posterior.equations import Equations
-from kmeanalyst.inference.posterior.feature_covariance import FeatureCovariance
+from kmeanalyst.inference.posterior.feature_covariance import FeatureCovariance, inverse_of
 from kmeanalyst.inference.posterior.pair_sums import PairSums
 from kmeanalyst.inference.posterior.posterior import Posterior
 from kmeanalyst.inference.posterior.through_tables import around_points, posterior_around, spread_from_independence
@@ -488,3 +488,12 @@ def test_the_share_of_a_rare_flag_is_as_far_off_as_is_said():
         found = publish(table, domain, epsilon=1, delta=1e-6, rehearsal=seed, workers=1, uncounted=True).probability("flag")
         off.append((found.value - 0.008) / found.standard_error)
     assert np.sqrt(np.mean(np.square(off))) < 1.1
+
+
+def test_an_inverse_is_symmetric_to_the_last_bit_and_refuses_what_is_not_definite():
+    root = np.random.default_rng(0).standard_normal((300, 400))
+    found = inverse_of(matrix := root @ root.T)
+    assert (found == found.T).all()
+    np.testing.assert_allclose(found @ matrix, np.eye(300), atol=1e-9)
+    with pytest.raises(np.linalg.LinAlgError):
+        inverse_of(matrix - 2 * np.eye(300) * np.linalg.eigvalsh(matrix)[0])
