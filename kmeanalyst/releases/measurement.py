@@ -20,6 +20,7 @@ from kmeanalyst.releases.statement import GAUSSIAN, is_pure
 
 GRID = 2**28  # one unit of a feature bounded by 1, in steps of the integer grid: 64 bits hold sums of 2^34 rows
 SHRINK = 1 - 2.0**-18  # features are shrunk by this before rounding, so that rounding cannot exceed the bound
+_MOST_DEVIATIONS = 40.0  # of noise, beyond what a score can be without it: none has ever been drawn so far out
 _LEAST_NOISE = 1e-9  # of a cell, relative to the largest: less is beyond what a solver can tell from none
 
 
@@ -78,11 +79,16 @@ class DrawnSets:
     scores: Scores
 
     def fits(self, kernel: ChosenMargins) -> bool:
-        """Whether these are different sets of the kernel's columns, of tables no larger than the largest."""
+        """Whether these are different sets of the kernel's columns, of tables no larger than the largest, its own among them."""
         columns = range(len(kernel.edges))
-        return len(set(self.sets)) == len(self.sets) >= self.draws.count > 0 and all(
-            len(own) > 2 and list(own) == sorted(set(own) & set(columns)) and cells <= self.largest
-            for own, cells in zip(self.sets, self.cells(kernel), strict=True)
+        measured = {own for own in kernel.chosen if len(own) > 2}
+        return (
+            measured <= set(self.sets)
+            and len(set(self.sets)) == len(self.sets) >= self.draws.count > 0
+            and all(
+                len(own) > 2 and list(own) == sorted(set(own) & set(columns)) and cells <= self.largest
+                for own, cells in zip(self.sets, self.cells(kernel), strict=True)
+            )
         )
 
     def cells(self, kernel: Margins) -> list[int]:
@@ -194,6 +200,17 @@ class Measurement:
                 "sets that were drawn are different sets of three or more columns, i < j < …, as many as there were draws or "
                 "more, in tables with no more cells than the largest. Correct them."
             )
+        scores = [(one, cells_of_all_pairs(kernel)) for one in self.scores]
+        scores += [(self.drawn.scores, self.drawn.cells(kernel))] if self.drawn is not None else []
+        for score, cells in scores:
+            reach, most = _MOST_DEVIATIONS * self.noise_scale * self.n_rows * self.grid_steps, 2 * score.step * self.n_rows
+            if (
+                score.noisy.shape != (len(cells),)
+                or not ((score.noisy > -reach) & (score.noisy < most + np.array(cells) + reach)).all()
+            ):
+                raise ValueError(
+                    "a score is a distance from 0 to twice the step for each row, and noise: one for each table. Correct it."
+                )
         if self.beforehand and not (self.chosen_by_rows and set(self.beforehand) <= set(kernel.chosen)):
             raise ValueError(
                 "pairs of columns measured before any score are chosen ones, and go with scores or choices. Leave them out."

@@ -278,13 +278,16 @@ def _predicted(release: Release, asked: WorkloadQuestion) -> dict[str, Any]:
 
 
 def _measured(release: Release, asked: WorkloadQuestion) -> str:
-    """Which tables hold the answer, whatever the private rows are, in words."""
-    columns = asked.columns
+    """Which tables hold the answer, in words: whatever the private rows are, or in the simulated release."""
+    columns, measurement = asked.columns, release.measurement
     names = " × ".join(words.written(release.domain.names[j]) for j in columns)
-    if len(columns) > 2:
-        scored = release.measurement is not None and release.measurement.scores
-        return "not measured jointly" + ": depends on the choice made from scores" * bool(scored)
-    return f"table of {names}, in any case" if len(columns) == 2 else f"one-way tables of {names}"
+    if len(columns) == 1:
+        return f"one-way tables of {names}"
+    counted = any({*columns} <= {*own} for own in getattr(release.kernel, "counted", ()))
+    if len(columns) == 2 and counted:
+        return f"table of {names}, in any case"
+    found = f"table of {names}" if counted else "not measured jointly"
+    return found + ": depends on the choice made from scores" * bool(measurement and measurement.scores)
 
 
 def _near_half(column: Column, cells: Array) -> Callable[[pd.DataFrame], Array]:

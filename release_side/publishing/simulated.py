@@ -23,6 +23,8 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import GRID, Measurement, feature_mean, grid_sensitivity, mean_unit
+from kmeanalyst.releases.rules.compiled import rules_of
+from kmeanalyst.releases.rules.kept_rows import draw_kept
 from kmeanalyst.releases.statement import PopulationSize
 from release_side.choices.options import public_generator
 from release_side.door.mechanism import RehearsalNoise
@@ -36,6 +38,10 @@ _MISSING = 0.1  # share of missing cells, in a column that allows them
 _SYNTHETIC_ROWS = (1000, 20_000)  # fewest and most
 _SYNTHETIC_WORK = 1.2e9  # kernel entries times passes for the population's squared norm: a few seconds
 _PUBLIC_ROWS = 3000  # most public rows from which a synthetic population is made
+_TRIED, _FEWEST_KEPT = (
+    5,
+    0.2,
+)  # times as many rows are made where a domain has rules; and how many of those wanted have to keep them
 _ALIKE = 0.08  # share of the public rows that count as neighbours of one of them
 
 
@@ -102,7 +108,9 @@ class SyntheticPopulation(SyntheticRows):
         most = int(np.clip(math.sqrt(_SYNTHETIC_WORK / kernel_work(kernel, domain.width)), fewest, most))
         rng = public_generator("stand-in", table_kernel(domain), domain, 0)  # the same for all kernels
         n = int(np.clip(size.count, fewest, most))
-        rows = clustered_rows(domain, n, rng) if public is None else bootstrap_like(public, domain, kernel, n, rng)
+        tried = n * (_TRIED if domain.rules else 1)
+        rows = clustered_rows(domain, tried, rng) if public is None else bootstrap_like(public, domain, kernel, tried, rng)
+        rows = kept_among(domain, rows, n, rng) if domain.rules else rows
         embedding = KernelMean(kernel, rows)
         return cls(rows, embedding, embedding.squared_norm())
 
@@ -117,6 +125,20 @@ class SyntheticPopulation(SyntheticRows):
         """Root mean square RKHS distance of a table of this size from the population it is drawn from."""
         diagonal = float(self.embedding.kernel.diagonal(self.rows).mean())
         return math.sqrt(max(0.0, diagonal - self.squared_norm) / size.count)
+
+
+def kept_among(domain: Domain, rows: Array, size: int, rng: np.random.Generator) -> Array:
+    """(size, d) of encoded rows those that keep the domain's rules, derived cells computed: some several times where few do.
+
+    Where next to none does, rows drawn evenly from those of the domain that keep them; where none is found, the rows as they are.
+    """
+    rules = rules_of(domain)
+    rows = rules.with_derived(rows)
+    kept = rows[~rules.broken(rows)]
+    kept = kept if len(kept) > _FEWEST_KEPT * size else np.concatenate([kept, draw_kept(domain, size, rng)])
+    if not len(kept):
+        return rows[:size]
+    return kept[:size] if len(kept) >= size else kept[rng.choice(len(kept), size)]
 
 
 def clustered_rows(domain: Domain, size: int, rng: np.random.Generator) -> Array:

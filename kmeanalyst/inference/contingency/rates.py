@@ -145,7 +145,9 @@ def standardised(
     everyone = population_of(release, where=where, view=view)
     value = float(sum(term.value for term in terms))
     notes = undecided(everyone, question)
-    return estimate(everyone, Statistic(value, np.asarray(influence), everyone.text(text), notes))
+    return estimate(
+        everyone, Statistic(value, np.asarray(influence), everyone.text(text), notes, possible=everyone.bounds(question))
+    )
 
 
 def _conditions(release: ReleaseData, groups: list[str], by: str | None) -> list[str]:

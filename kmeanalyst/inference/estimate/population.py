@@ -260,9 +260,9 @@ def _note_on(population: Population, condition: str) -> str:
 def positive_probability(probability: float) -> float:
     if probability <= _NO_ROWS:
         raise ValueError(
-            f"the condition has probability {probability:.3g} under the released weights, so nothing can be said given "
-            'it. Ask a wider condition; where released weights are signed, view="probability" may have an answer. A single value '
-            "of a number has rows where it is an atom of the domain."
+            f"the condition has probability {probability:.3g} under these weights, so nothing can be said given it. Ask a wider "
+            'condition; where weights are signed, as fitted ones are, view="probability" may have an answer. A single value of a '
+            "number has rows where it is an atom of the domain."
         )
     return probability
 

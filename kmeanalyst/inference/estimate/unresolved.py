@@ -432,6 +432,10 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
         scored = "its score did not outweigh its table's noise" if measurement.scores else "others were drawn"
         return f"{together} was not counted, as {scored}. {which}"
     if len(places) > 2 and not any({*places} <= {*each} for each in features.kernel.counted):
+        if release.statement is not None and release.statement.declared_by:
+            return f"{together} is in none of the tables together"
+        if measurement.drawn is not None and any({*places} <= {*each} for each in measurement.drawn.sets):
+            return f"{together} was not counted together, as its score did not outweigh its table's noise beside what pairs say"
         how = "A release with one of them as --target looks for sets of columns with it first"
         return f"{together} was not counted together. {how}"
     for rule in release.domain.rules:

@@ -33,7 +33,7 @@ from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, grou
 from kmeanalyst.inference.questions.within_ranges import FewRows, Z, error_of_comparisons, error_within_ranges, whole_of, with_bias
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.expressions import Expression
+from kmeanalyst.releases.expressions import Expression, words
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _ROUNDING = 1e-9
@@ -152,6 +152,12 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     parts, denied, what = unresolved.conditions_joined(asked), asked.denied(), "no row of the release has this value: it may have"
     is_condition = asked.check(population.release.columns) == "condition"
     where = [unresolved.readable(population.release, each) for each in population.where if isinstance(each, str)]
+    uncounted = _is_uncounted(population, asked, where)
+    if uncounted and not is_condition and found.possible and np.isfinite(found.possible).all():
+        low, high = found.possible
+        of = words.names(asked.columns)
+        note = f"no row that meets the conditions has another value, and {of} was not counted with them: it may be any other"
+        return with_bias(population, replace(found, notes=(*found.notes, note)), max(found.value - low, high - found.value) / Z)
     mass_of = partial(
         unresolved.unresolved_mass, population.release, frame=population.model.frame, weights=population.weights,
         probability=population.probability, given=[part for each in where if each and is_condition for part in each.parts("and")],
@@ -162,7 +168,8 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
         known = unresolved.mass_of_pair(population.release, parts)
         mass = _most_of_all(population, parts) if known is None else min(known / population.probability, 1.0)
     else:
-        mass = max(mass_of(denied.denied() if is_condition else asked), _most_elsewhere(population, asked, where))
+        elsewhere = _most_elsewhere(population, asked) if uncounted and is_condition else 0.0
+        mass = max(mass_of(denied.denied() if is_condition else asked), elsewhere)
     mass = max(mass, error_of_comparisons(population, asked))
     if mass == 0:
         return found
@@ -170,13 +177,18 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     return with_bias(population, replace(found, notes=(*found.notes, note)), mass / Z)
 
 
-def _most_elsewhere(population: Population, asked: Expression, where: Sequence[Expression | None]) -> float:
-    """The most, at 95 %, that an event may have given conditions on columns that it was not counted with: all that it has."""
+def _is_uncounted(population: Population, asked: Expression, where: Sequence[Expression | None]) -> bool:
+    """Whether a column of the question was not counted with one of the conditions, which are on others."""
     release, given = population.release, {name for each in where if each for name in each.columns}
     places = [[release.domain.position(name) for name in names if name in release.domain] for names in (asked.columns, given)]
     measurement = release.measurement
-    if measurement is None or given & {*asked.columns} or all(measurement.counted_together(*pair) for pair in product(*places)):
-        return 0.0
+    if measurement is None or given & {*asked.columns}:
+        return False
+    return not all(measurement.counted_together(*pair) for pair in product(*places))
+
+
+def _most_elsewhere(population: Population, asked: Expression) -> float:
+    """The most, at 95 %, that an event may have given conditions on columns that it was not counted with: all that it has."""
     whole = whole_of(population)
     if not whole.values(asked.text)[: len(whole.weights)].any():
         return 0.0

@@ -84,6 +84,9 @@ class MatrixEstimate(Printed):
 
     def __getitem__(self, pair: tuple[str, str]) -> Estimate:
         """The entry of two names, in either order."""
+        for name in pair:
+            if name not in self.names:
+                raise KeyError(f"no column {name!r:.80} in this matrix, which has {', '.join(self.names):.300}. Name two of them.")
         i, j = sorted(self.names.index(name) for name in pair)
         return self.estimates[_pairs(len(self.names)).index((i, j))]
 
@@ -166,9 +169,15 @@ def variance_of(population: Distribution, column: Any) -> Statistic:
     if variance.value < -_least(population, x)[0]:
         what = f"{variance.value:.4g} is not a variance"
         notes = (population.infeasible(what, lambda same: variance_of(same, column).value),)
-    found = answer(population, variance, f"var({shown(column)})", notes, possible=(0.0, np.inf))
+    found = answer(population, variance, f"var({shown(column)})", notes, possible=(0.0, _most_deviation(population, column) ** 2))
     found = with_bias(population, found, _of_few_rows(population, column, x))
     return _with_heaps(population, found, lambda other: variance_of(other, column))
+
+
+def _most_deviation(population: Distribution, column: Any) -> float:
+    """The largest standard deviation within a column's bounds: half of their distance (Popoviciu 1935)."""
+    low, high = population.bounds(population.question(column)) or (-np.inf, np.inf)
+    return (high - low) / 2
 
 
 def _of_few_rows(population: Distribution, column: Any, x: Array) -> float:
@@ -187,9 +196,9 @@ def _with_heaps(population: Distribution, found: Statistic, statistic: Callable[
 def deviation_of(population: Distribution, column: Any) -> Statistic:
     x, text = population.values(population.question(column))[:, None], f"std({shown(column)})"
     variance, least = _central_moments(population, x, [(0, 0)])[0], float(_least(population, x)[0])
-    few = _of_few_rows(population, column, x)
+    few, possible = _of_few_rows(population, column, x), (0.0, _most_deviation(population, column))
     if variance.value > least:
-        root = replace(answer(population, np.sqrt(variance), text, possible=(0.0, np.inf)), interval_by=_Root.of_root)
+        root = replace(answer(population, np.sqrt(variance), text, possible=possible), interval_by=_Root.of_root)
         root = with_bias(population, root, few / (2 * root.value))
         return _with_heaps(population, root, lambda other: deviation_of(other, column))
     if variance.value >= -least and not few:
@@ -199,7 +208,7 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
         error = float(np.hypot(estimate(population, answer(population, variance, text)).standard_error, few))
         note = f"the variance is {variance.value:.4g} ± {error:.2g} by noise: the interval is the root of its"
         root = replace(variance, value=0.0, influence=variance.influence / (2 * np.sqrt(error)))
-        root = replace(answer(population, root, text, (note,), possible=(0.0, np.inf)), interval_by=_Root(variance.value, error))
+        root = replace(answer(population, root, text, (note,), possible=possible), interval_by=_Root(variance.value, error))
         return with_bias(population, root, few / (2 * np.sqrt(error)))
     note = population.infeasible(
         f"no standard deviation: the variance is {variance.value:.4g}", lambda same: deviation_of(same, column).value

@@ -24,7 +24,9 @@ from kmeanalyst.releases.statement import LAPLACE, is_whole
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.representation.tables.estimates import averaged_by_precision
 
-_FLOOR, _OF_LEAST = 0.5, 0.1  # noise of an exact count: at most half a row, and this share of the least noise of others
+# the least noise that a count is used with, exact ones too, since all tables are solved for together: half a row, or a part of the
+# noisiest table's, if that is less; or more, where a part of that is small beside what so many rows vary by
+_FLOOR, _OF_NOISIEST, _SOLVABLE, _OF_SAMPLING = 0.5, 0.1, 0.02, 0.05
 _NOTHING = 30.0  # noise of a one-way table that is read off a larger one again, in units of its own: it adds .1 %
 _CONTRADICTION = 1e-3  # p-value of tables that do not agree
 _HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
@@ -96,17 +98,17 @@ def _n_rows(tables: Sequence[TableCells], given: int | None) -> tuple[int, bool,
 
 
 def _as_counts(tables: Sequence[TableCells], N: int) -> tuple[list[TableCells], float]:
-    """The tables in counts, exact ones with the least noise that is used, which is 0 where there is no exact one."""
+    """The tables in counts, with no less noise than is used; and that noise where tables are exact, else 0."""
 
     def counts(table: TableCells) -> TableCells:
         return replace(table, values=table.values * N, deviations=table.deviations * N, shares=False)
 
     found = [counts(table) if table.shares else table for table in tables]
     noisy = [float(table.deviations.min()) for table in found if table.deviation]
-    if len(noisy) == len(found):
-        return found, 0.0
-    floor = min(_FLOOR, _OF_LEAST * min(noisy, default=math.inf))
-    return [table if table.deviation else replace(table, deviations=table.deviations + floor) for table in found], floor
+    most = max(noisy, default=math.inf)
+    floor = max(min(_FLOOR, _OF_NOISIEST * most), min(_SOLVABLE * most, _OF_SAMPLING * math.sqrt(N)) if noisy else 0.0)
+    used = [replace(table, deviations=np.maximum(table.deviations, floor)) for table in found]
+    return used, floor if len(noisy) < len(found) else 0.0
 
 
 def _without_twins(tables: Sequence[TableCells]) -> list[TableCells]:

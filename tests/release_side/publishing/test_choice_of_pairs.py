@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,38 @@ def test_a_file_of_other_draws_is_refused(xor: Any, change: dict[str, Any], tmp_
     monkeypatch.setattr(type(xor.measurement), "to_dict", lambda own: (made := written(own)) | {"drawn": made["drawn"] | change})
     with pytest.raises((FileRefused, ValueError), match=r"drawn|scores"):
         xor.write(tmp_path / "changed.kme")
+
+
+@pytest.mark.parametrize("score", [2**62, -(2**62)])
+@pytest.mark.parametrize("rounds", ["scores", "drawn"])
+def test_a_score_that_no_table_and_noise_has_is_refused(xor: Any, rounds: str, score: int) -> None:
+    """Error bars of what was not counted rest on scores."""
+    measured = xor.measurement
+    first, *others = (measured.drawn.scores,) if rounds == "drawn" else measured.scores
+    false = replace(first, noisy=np.full_like(first.noisy, score))
+    with pytest.raises(ValueError, match="a score is a distance"):
+        replace(
+            measured, **({"drawn": replace(measured.drawn, scores=false)} if rounds == "drawn" else {"scores": (false, *others)})
+        )
+
+
+def test_a_larger_set_that_was_not_scored_was_not_measured(xor: Any) -> None:
+    measured = xor.measurement
+    sets = [own for own in measured.drawn.sets if own not in measured.feature_map.kernel.chosen]
+    with pytest.raises(ValueError, match="sets that were drawn"):
+        replace(measured, drawn=replace(measured.drawn, sets=(*sets, *[(2, 3, 4, 5, k) for k in range(len(measured.drawn.sets))])))
+
+
+def test_a_set_that_was_scored_and_not_measured_says_so(xor: Any) -> None:
+    measured = xor.measurement
+    names = xor.domain.names
+    one = next(
+        own
+        for own in measured.drawn.sets
+        if own not in measured.feature_map.kernel.chosen and all(measured.counted_together(*pair) for pair in combinations(own, 2))
+    )
+    notes = xor.probability(" and ".join(f"{names[j]} == '0'" for j in one)).notes
+    assert any("its score did not outweigh its table's noise beside what pairs say" in note for note in notes)
 
 
 def test_candidates_are_a_bounded_list_of_small_tables_of_three_columns_or_more() -> None:

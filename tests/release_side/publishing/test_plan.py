@@ -23,11 +23,14 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
-from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel, kernel_from_spec
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.file import FileRefused
+from kmeanalyst.releases.rules.compiled import rules_of
+from kmeanalyst.releases.rules.kept_rows import draw_kept
+from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation import wanted
 from kmeanalyst.representation.wanted import Effort
@@ -288,6 +291,19 @@ def test_a_synthetic_population_spans_its_domain_with_declared_atoms_and_missing
     assert np.mean(gain == 0) == pytest.approx(0.27, abs=0.05)  # 0.3 of the present, and few at the bound
     assert np.mean(np.isnan(gain)) == pytest.approx(0.1, abs=0.03)
     assert set(city[~np.isnan(city)]) == {0.0, 1.0, 2.0}
+
+
+RULES = (Rule("never", "sex == 'M' and pregnant"), Rule("always", "left >= came"))
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_a_synthetic_population_keeps_the_rules_of_its_domain(public: bool) -> None:
+    days = [Integer(name=name, lower=0, upper=364) for name in ("came", "left")]
+    domain = Domain((Categorical(name="sex", levels=("F", "M")), Boolean(name="pregnant"), *days), rules=RULES)
+    kernel, rows = adaptive_kernel(domain), draw_kept(domain, 500, np.random.default_rng(0))
+    found = SyntheticPopulation.of(domain, kernel, PopulationSize(2000), public=rows if public else None).rows
+    assert len(found) >= 1000 and not rules_of(domain).broken(found).any()
+    assert len(np.unique(found, axis=0)) > 0.7 * len(found)
 
 
 def test_a_population_like_public_rows_is_as_far_from_them_as_a_population_from_a_sample():
