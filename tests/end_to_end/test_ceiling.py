@@ -13,14 +13,14 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_553,
-    "kmeanalyst/inference": 14_403,
+    "kmeanalyst/inference": 14_449,
     "kmeanalyst/kernels": 3_235,
     "kmeanalyst/learning": 2_860,
     "kmeanalyst/plots": 710,
     "kmeanalyst/release": 436,
-    "kmeanalyst/releases": 11_009,
+    "kmeanalyst/releases": 11_026,
     "kmeanalyst/report": 1_273,
-    "kmeanalyst/representation": 4_732,
+    "kmeanalyst/representation": 4_734,
     "kmeanalyst/sources": 1_344,
     "release_side": 108,
     "release_side/budget": 1_225,
@@ -29,9 +29,9 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_847,
     "release_side/executors": 363,
     "release_side/private_rows": 1_149,
-    "release_side/publishing": 3_116,
+    "release_side/publishing": 3_141,
     "release_side/quality": 1_442,
-    "tests": 48_889,
+    "tests": 49_039,
 }
 
 

@@ -8,10 +8,12 @@ How they are made, and how often their intervals hold the truth: tutorials/deriv
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,7 +30,8 @@ _FREQUENT = 0.04  # share of a value that has a range of its own
 # least shares of groups that are scores: the first with few enough products is taken
 _SHARES = (0.05, 0.08, 0.11, 0.15, 0.2, 0.3)
 _PRODUCTS_PER_ROW, _MOST_PRODUCTS = 0.1, 600
-_OF_SHARES, _OF_PRODUCTS = 0.001, 0.01  # ρ
+# ρ; with less for products of three, of which little may be known, rows could no longer have the errors of single columns
+_OF_SHARES, _OF_PRODUCTS, _OF_TRIPLES = 0.001, 0.01, 0.3
 _OF_POINTS = 0.2  # share of released points in the rows of a posterior that has others
 _CONSTANT = 1e-9  # standard deviation relative to the largest value, below which values are constant
 _MOST_STEPS, _SETTLED = 400, 2e-3  # of the gradient, relative to that at w = p
@@ -42,7 +45,8 @@ def draws(
 
     m        at least 2: the spread between tables is the error of privacy and resolution. Sampling is what Ū adds.
     columns  those that the analysis is about; all by default. Rows of all columns have less of the error of each relation, the
-             more columns the less, and at ε = 0.1 slopes are then too narrow.
+             more columns the less, and at ε = 0.1 slopes are then too narrow; what rests on three columns, an interaction a*b of
+             a regression among it, has its error in rows of a few columns alone.
     rows     of each table; N, the private table's, by default. Rubin's rule is right for N alone.
     Errors   ValueError where nothing was measured: the noise is then unknown; KeyError of an unknown column.
 
@@ -153,13 +157,13 @@ class PositiveWeights:
     A draw of what a table's weights may be is normal, so that many of its weights are negative: all questions together have
     more error than a table of rows can have. What is kept are functions Ψ of mean 0 under the rows' probabilities p: shares of the
     groups of each column, over their square roots, and products of two columns' scores (numbers, or frequent groups), of variance
-    1. With t their means under a draw, the weights w ≥ 0 minimise
+    1; of three columns', where these are few. With t their means under a draw, the weights w ≥ 0 minimise
 
         ½ Σ (w − p)²/p + ½ Σ_j (ψ_jᵀw − t_j)²/ρ_j,
 
-    ρ_j = .001 for shares and .01 for products. The solution is w = p max(0, 1 + a + Ψβ), of a convex dual problem in (β, a), which
-    Nesterov's steps of length 1 (2004), started anew where they overshoot (O'Donoghue & Candès 2015), solve in coordinates in
-    which its curvature at w = p, nowhere exceeded, is the identity.
+    ρ_j = .001 for shares, .01 for products of two and .3 for those of three. The solution is w = p max(0, 1 + a + Ψβ), of a convex
+    dual problem in (β, a), which Nesterov's steps of length 1 (2004), started anew where they overshoot (O'Donoghue & Candès 2015),
+    solve in coordinates in which its curvature at w = p, nowhere exceeded, is the identity.
     Rows can depart from p by only so much (Σ (w − p)²/p is some 5 in practice, and a draw has .015 in each direction at N = 5,000
     and ε = 1): there are at most a tenth as many products as rows, of the most frequent groups, the most dependent.
 
@@ -173,9 +177,9 @@ class PositiveWeights:
     @classmethod
     def of(cls, frame: pd.DataFrame, probabilities: Array, centre: Array) -> PositiveWeights:
         """The functions of a frame's columns; `centre` (n,) are weights that show, beside p, which columns depend on each other."""
-        shares, products = column_shares(frame, probabilities), products_of_scores(frame, probabilities, centre)
-        ridge = np.repeat([_OF_SHARES, _OF_PRODUCTS], [shares.shape[1], products.shape[1]])
-        return cls(probabilities, np.hstack([shares, products]), ridge)
+        parts = column_shares(frame, probabilities), *products_of_scores(frame, probabilities, centre)
+        ridge = np.repeat([_OF_SHARES, _OF_PRODUCTS, _OF_TRIPLES], [part.shape[1] for part in parts])
+        return cls(probabilities, np.hstack(parts), ridge)
 
     def nearest(self, weights: Array) -> Array:
         """(n, k) probabilities with nearly the answers of weights (n, k), which sum to one."""
@@ -226,24 +230,39 @@ def column_shares(frame: pd.DataFrame, weights: Array) -> Array:
     return np.hstack(found)
 
 
-def products_of_scores(frame: pd.DataFrame, weights: Array, centre: Array) -> Array:
-    """(n, K) products of the scores of two columns, of mean 0 and variance 1: those that columns are most correlated in."""
+def products_of_scores(frame: pd.DataFrame, weights: Array, centre: Array) -> tuple[Array, Array]:
+    """(n, K) products of the scores of two columns, of mean 0 and variance 1: those that columns are most correlated in.
+
+    And of three, (n, L), where these leave room, as they do for a few columns.
+    """
     columns = [_scores(frame[name], weights) for name in frame]
     most = int(min(_PRODUCTS_PER_ROW * len(frame), _MOST_PRODUCTS))
+    pairs = [each for own in combinations(_frequent(columns, weights, 2, most), 2) for each in product(*own)]
+    if len(pairs) > most:
+        related = [max(abs(float(one @ (a * b))) for one in (weights, centre)) for a, b in pairs]
+        pairs = [pairs[i] for i in np.argsort(related)[::-1][:most]]
+    scores, room = _frequent(columns, weights, 3, most - len(pairs)), most - len(pairs)
+    fit = _count(scores, 3) <= room
+    triples = [each for own in combinations(scores, 3) for each in product(*own)] if fit else []
+    nothing = np.zeros((len(frame), 0))
+    products = [[_standardised(np.prod(own, axis=0), weights) for own in each] for each in (pairs, triples)]
+    return tuple(np.column_stack(each) if each else nothing for each in products)  # type: ignore[return-value]
+
+
+def _frequent(columns: list[Any], weights: Array, order: int, most: int) -> list[list[Array]]:
+    """Each column's numbers, and groups frequent enough for `most` products of so many columns, or else the most frequent."""
     for least in _SHARES:
         scores = [
             [*numbers, *(_standardised(one, weights) for one, share in groups if least < share < 1 - least)]
             for numbers, groups in columns
         ]
-        count = sum(len(a) * len(b) for a, b in combinations(scores, 2))
-        if count <= most:
+        if _count(scores, order) <= most:
             break
-    pairs = [(a, b) for first, second in combinations(scores, 2) for a in first for b in second]
-    if len(pairs) > most:
-        related = [max(abs(float(one @ (a * b))) for one in (weights, centre)) for a, b in pairs]
-        pairs = [pairs[i] for i in np.argsort(related)[::-1][:most]]
-    products = [_standardised(a * b, weights) for a, b in pairs]
-    return np.column_stack(products) if products else np.zeros((len(frame), 0))
+    return scores
+
+
+def _count(scores: list[list[Array]], order: int) -> int:
+    return sum(math.prod(map(len, own)) for own in combinations(scores, order))
 
 
 def _scores(column: pd.Series, weights: Array) -> tuple[list[Array], list[tuple[Array, float]]]:

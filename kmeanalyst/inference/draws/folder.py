@@ -54,8 +54,8 @@ svy: mean COLUMN
 _OF_ALL = """\
 Right for shares and means of columns and of pairs of columns, and at epsilon = 1 for slopes of a regression on a few columns.
 Not right for slopes where epsilon is .1 or tables have tens of columns: rows of all columns cannot have the error of every
-relation at once, and intervals are too narrow. Write a folder of the regression's own columns for these (--columns). What
-rests on three columns that a regression does not describe, and pairs of rare levels, are less spread than they should be.
+relation at once, and intervals are too narrow. Write a folder of the regression's own columns for these (--columns), and for what
+rests on three columns, such as an interaction a*b of a regression. Pairs of rare levels are less spread than they should be.
 """
 _OF_NAMED = """\
 The folder is of the columns {columns} alone, named for an analysis of how they are related: shares, means and slopes of

@@ -18,6 +18,7 @@ from kmeanalyst.inference.draws.draws import PositiveWeights, column_shares, dra
 from kmeanalyst.inference.draws.folder import write_draws
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.releases.expressions import parse
+from release_side import publish
 
 SMOOTH = ready_names(["release"])["release"]
 OF_SMOOTH = ("age", "sex == 'Female'", "income == '>50K'", "age > 50", "age > 40 and sex == 'Male'")
@@ -103,7 +104,7 @@ def test_functions_are_shares_of_columns_and_products_of_scores():
         "m": [np.nan, 1.0] * 50, "d": pd.to_datetime(["2020-01-01", None] * 50), "c": ["one"] * 100,
     })  # fmt: skip
     p = np.full(100, 0.01)
-    shares, products = column_shares(frame, p), products_of_scores(frame[["a", "n"]], p, p)
+    shares, (products, none) = column_shares(frame, p), products_of_scores(frame[["a", "n"]], p, p)
     for where in (frame["a"] == "y", frame["n"] == 7, frame["m"].isna()):
         share = where.mean()
         assert np.abs(shares - ((where - share) / np.sqrt(share)).to_numpy()[:, None]).max(axis=0).min() < 1e-12
@@ -113,9 +114,17 @@ def test_functions_are_shares_of_columns_and_products_of_scores():
     x, n = (frame["a"] == "x") - 0.5, frame["n"] - frame["n"].mean()
     own = (x * n - (x * n).mean()) / (x * n).std(ddof=0)
     assert np.abs(products - own.to_numpy()[:, None]).max(axis=0).min() < 1e-9
-    assert products_of_scores(frame[["a"]], p, p).shape == products_of_scores(frame[["c", "m"]], p, p).shape == (100, 0)
+    assert (
+        none.shape
+        == products_of_scores(frame[["a"]], p, p)[0].shape
+        == products_of_scores(frame[["c", "m"]], p, p)[0].shape
+        == (100, 0)
+    )
     two = pd.DataFrame({"a": [0, 1] * 50, "b": [0, 1] * 50})
-    assert np.abs(products_of_scores(two, p, p)).max() == 0  # a product that is constant is not a function
+    assert np.abs(products_of_scores(two, p, p)[0]).max() == 0  # a product that is constant is not a function
+    three = products_of_scores(pd.DataFrame({name: np.arange(1000) // size % 2 for name, size in (("a", 1), ("b", 2), ("c", 4))}),
+                               np.full(1000, 0.001), np.full(1000, 0.001))  # fmt: skip
+    assert np.abs(np.abs(three[1]) - 1).max() < 1e-9 and np.abs(three[1].T @ three[0]).max() < 1e-9
 
 
 def test_products_are_at_most_a_tenth_of_the_rows_and_those_of_related_columns():
@@ -124,8 +133,8 @@ def test_products_are_at_most_a_tenth_of_the_rows_and_those_of_related_columns()
     frame = pd.DataFrame({f"x{j}": rng.random(600) < 0.4 for j in range(29)})
     frame["x29"] = np.where(rng.random(600) < 0.8, frame["x28"], rng.random(600) < 0.4)
     p = np.full(600, 1 / 600)
-    products = products_of_scores(frame, p, p)
-    assert products.shape == (600, 60)
+    products, of_three = products_of_scores(frame, p, p)
+    assert products.shape == (600, 60) and of_three.shape == (600, 0)
     own = (frame["x28"] - frame["x28"].mean()) * (frame["x29"] - frame["x29"].mean())
     assert np.corrcoef(products.T, own)[-1, :-1].max() > 1 - 1e-9
 
@@ -194,3 +203,21 @@ def test_a_folder_has_one_rule(tmp_path):
 def _written(release: ka.Release, folder) -> str:
     release.write(folder / "r.kme")
     return str(folder / "r.kme")
+
+
+def test_an_interaction_of_named_columns_has_the_value_and_the_error_that_it_has_in_the_release():
+    """Where their table was counted, draws were drawn to no interaction, with a third of the error."""
+    rng, n = np.random.default_rng(2), 10_000
+    f, p = rng.random(n) < 0.5, rng.random(n)
+    p = p < np.where(f, 0.45, 0.12)
+    u = rng.random(n) < np.where(f & p, 0.45, np.where(f | p, 0.2, 0.35))
+    domain = ka.Domain(tuple(ka.Boolean(name=name) for name in ("f", "p", "u")))
+    release = publish(pd.DataFrame({"f": f, "p": p, "u": u}), domain, epsilon=1.0, delta=1e-6, uncounted=True, rehearsal=2)
+    direct = release.probability("f and p and u")
+    error = np.hypot(direct.parts["privacy"], direct.parts["resolution"])
+    shares = np.array([(table["f"] & table["p"] & table["u"]).mean() for table in release.draws(40, rng=0)])
+    assert shares.mean() == pytest.approx(direct.value, abs=error)
+    assert shares.std(ddof=1) == pytest.approx(error, rel=0.4)
+    rates = np.array([table.groupby(["f", "p"])["u"].mean().to_numpy() for table in release.draws(10, rng=0)])
+    odds = np.log(rates / (1 - rates)) @ [1, -1, -1, 1]
+    assert odds.mean() == pytest.approx(release.glm("u ~ f * p", family="binomial").coefficients[-1].value, abs=0.2)
