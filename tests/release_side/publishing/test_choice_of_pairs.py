@@ -301,8 +301,7 @@ def test_a_larger_set_that_was_not_scored_was_not_measured(xor: Any) -> None:
 
 
 def test_a_set_that_was_scored_and_not_measured_says_so(xor: Any) -> None:
-    measured = xor.measurement
-    names = xor.domain.names
+    measured, names = xor.measurement, xor.domain.names
     one = next(
         own
         for own in measured.drawn.sets
