@@ -80,15 +80,12 @@ class DrawnSets:
 
     def fits(self, kernel: ChosenMargins) -> bool:
         """Whether these are different sets of the kernel's columns, of tables no larger than the largest, its own among them."""
-        columns = range(len(kernel.edges))
-        measured = {own for own in kernel.chosen if len(own) > 2}
-        return (
-            measured <= set(self.sets)
-            and len(set(self.sets)) == len(self.sets) >= self.draws.count > 0
-            and all(
-                len(own) > 2 and list(own) == sorted(set(own) & set(columns)) and cells <= self.largest
-                for own, cells in zip(self.sets, self.cells(kernel), strict=True)
-            )
+        columns, sets = range(len(kernel.edges)), set(self.sets)
+        if not {own for own in kernel.chosen if len(own) > 2} <= sets:
+            return False
+        return len(sets) == len(self.sets) >= self.draws.count > 0 and all(
+            len(own) > 2 and list(own) == sorted(set(own) & set(columns)) and cells <= self.largest
+            for own, cells in zip(self.sets, self.cells(kernel), strict=True)
         )
 
     def cells(self, kernel: Margins) -> list[int]:
@@ -202,12 +199,10 @@ class Measurement:
             )
         scores = [(one, cells_of_all_pairs(kernel)) for one in self.scores]
         scores += [(self.drawn.scores, self.drawn.cells(kernel))] if self.drawn is not None else []
+        reach = _MOST_DEVIATIONS * self.noise_scale * self.n_rows * self.grid_steps
         for score, cells in scores:
-            reach, most = _MOST_DEVIATIONS * self.noise_scale * self.n_rows * self.grid_steps, 2 * score.step * self.n_rows
-            if (
-                score.noisy.shape != (len(cells),)
-                or not ((score.noisy > -reach) & (score.noisy < most + np.array(cells) + reach)).all()
-            ):
+            most = 2 * score.step * self.n_rows + np.array(cells) + reach
+            if score.noisy.shape != most.shape or not ((score.noisy > -reach) & (score.noisy < most)).all():
                 raise ValueError(
                     "a score is a distance from 0 to twice the step for each row, and noise: one for each table. Correct it."
                 )

@@ -38,10 +38,8 @@ _MISSING = 0.1  # share of missing cells, in a column that allows them
 _SYNTHETIC_ROWS = (1000, 20_000)  # fewest and most
 _SYNTHETIC_WORK = 1.2e9  # kernel entries times passes for the population's squared norm: a few seconds
 _PUBLIC_ROWS = 3000  # most public rows from which a synthetic population is made
-_TRIED, _FEWEST_KEPT = (
-    5,
-    0.2,
-)  # times as many rows are made where a domain has rules; and how many of those wanted have to keep them
+_TRIED = 5  # times as many rows are made where a domain has rules
+_FEWEST_KEPT = 0.2  # of the rows wanted: how many of those made have to keep the rules
 _ALIKE = 0.08  # share of the public rows that count as neighbours of one of them
 
 
@@ -110,7 +108,7 @@ class SyntheticPopulation(SyntheticRows):
         n = int(np.clip(size.count, fewest, most))
         tried = n * (_TRIED if domain.rules else 1)
         rows = clustered_rows(domain, tried, rng) if public is None else bootstrap_like(public, domain, kernel, tried, rng)
-        rows = kept_among(domain, rows, n, rng) if domain.rules else rows
+        rows = kept_among(domain, rows, n, rng)
         embedding = KernelMean(kernel, rows)
         return cls(rows, embedding, embedding.squared_norm())
 
@@ -130,8 +128,11 @@ class SyntheticPopulation(SyntheticRows):
 def kept_among(domain: Domain, rows: Array, size: int, rng: np.random.Generator) -> Array:
     """(size, d) of encoded rows those that keep the domain's rules, derived cells computed: some several times where few do.
 
-    Where next to none does, rows drawn evenly from those of the domain that keep them; where none is found, the rows as they are.
+    Where next to none does, rows drawn evenly from those of the domain that keep them; where none is found, and without rules, the
+    rows as they are.
     """
+    if not domain.rules:
+        return rows
     rules = rules_of(domain)
     rows = rules.with_derived(rows)
     kept = rows[~rules.broken(rows)]

@@ -13,12 +13,12 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 194,
     "kmeanalyst/cli": 1_553,
-    "kmeanalyst/inference": 14_449,
+    "kmeanalyst/inference": 14_450,
     "kmeanalyst/kernels": 3_235,
     "kmeanalyst/learning": 2_860,
     "kmeanalyst/plots": 710,
     "kmeanalyst/release": 436,
-    "kmeanalyst/releases": 11_026,
+    "kmeanalyst/releases": 11_021,
     "kmeanalyst/report": 1_273,
     "kmeanalyst/representation": 4_734,
     "kmeanalyst/sources": 1_344,
@@ -29,7 +29,7 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_847,
     "release_side/executors": 363,
     "release_side/private_rows": 1_149,
-    "release_side/publishing": 3_141,
+    "release_side/publishing": 3_142,
     "release_side/quality": 1_442,
     "tests": 49_039,
 }

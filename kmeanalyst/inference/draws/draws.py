@@ -241,9 +241,9 @@ def products_of_scores(frame: pd.DataFrame, weights: Array, centre: Array) -> tu
     if len(pairs) > most:
         related = [max(abs(float(one @ (a * b))) for one in (weights, centre)) for a, b in pairs]
         pairs = [pairs[i] for i in np.argsort(related)[::-1][:most]]
-    scores, room = _frequent(columns, weights, 3, most - len(pairs)), most - len(pairs)
-    fit = _count(scores, 3) <= room
-    triples = [each for own in combinations(scores, 3) for each in product(*own)] if fit else []
+    room = most - len(pairs)
+    scores = _frequent(columns, weights, 3, room) if room else []
+    triples = [each for own in combinations(scores, 3) for each in product(*own)] if _count(scores, 3) <= room else []
     nothing = np.zeros((len(frame), 0))
     products = [[_standardised(np.prod(own, axis=0), weights) for own in each] for each in (pairs, triples)]
     return tuple(np.column_stack(each) if each else nothing for each in products)  # type: ignore[return-value]

@@ -425,14 +425,15 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
         option = "--kernel adaptive" if len(columns) == 1 else "a --workload that names them"
         return f"a release with {option} counts cells of {together}, where this one has smooth features of all columns"
     places = [release.domain.names.index(name) for name in columns]
+    by_others = release.statement is not None and release.statement.declared_by
     if not all(measurement.counted_together(i, j) for i, j in combinations(places, 2)):
-        if release.statement is not None and release.statement.declared_by:
+        if by_others:
             return f"{together} is in none of the tables together"
         which = "A release with --workload counts the pairs that it names, one with --target all pairs of a column"
         scored = "its score did not outweigh its table's noise" if measurement.scores else "others were drawn"
         return f"{together} was not counted, as {scored}. {which}"
     if len(places) > 2 and not any({*places} <= {*each} for each in features.kernel.counted):
-        if release.statement is not None and release.statement.declared_by:
+        if by_others:
             return f"{together} is in none of the tables together"
         if measurement.drawn is not None and any({*places} <= {*each} for each in measurement.drawn.sets):
             return f"{together} was not counted together, as its score did not outweigh its table's noise beside what pairs say"
